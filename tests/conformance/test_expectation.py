@@ -26,18 +26,18 @@ from wirelake.wire.errors import DecodeError, NeedMore
     ("wanted", "got", "text"),
     [
         (1, 1, None),
-        (1, 2, "x: wanted 1, got 2"),
-        (True, 1, "x: wanted True, got 1"),
-        (0, False, "x: wanted 0, got False"),
-        (None, 0, "x: wanted None, got 0"),
+        (1, 2, "x: expected 1, got 2"),
+        (True, 1, "x: expected True, got 1"),
+        (0, False, "x: expected 0, got False"),
+        (None, 0, "x: expected None, got 0"),
         ([1, 2], (1, 2), None),
-        ([1, 2], [1], "x: wanted 2 items, got 1"),
-        ([1, [2]], [1, [3]], "x[1][0]: wanted 2, got 3"),
+        ([1, 2], [1], "x: expected 2 items, got 1"),
+        ([1, [2]], [1, [3]], "x[1][0]: expected 2, got 3"),
         ({"a": 1}, {"a": 1, "free": 2}, None),
         ({"a": 1}, {"a": 1, "b": 2}, "x.b: got 2, which the vector does not mention"),
-        ({"a": 1}, {}, "x.a: wanted 1, got nothing"),
-        ({"a": {"b": "c"}}, {"a": {"b": "d"}}, "x.a.b: wanted 'c', got 'd'"),
-        ({}, [], "x: wanted {}, got []"),
+        ({"a": 1}, {}, "x.a: expected 1, got nothing"),
+        ({"a": {"b": "c"}}, {"a": {"b": "d"}}, "x.a.b: expected 'c', got 'd'"),
+        ({}, [], "x: expected {}, got []"),
     ],
 )
 def test_difference(wanted: Any, got: Any, text: str | None) -> None:
@@ -54,7 +54,7 @@ def test_a_key_that_nobody_looked_at_fails() -> None:
     expect = Expect({"a": 1, "b": 2})
     expect.equal("a", 1)
     expect.equal("c", 3)
-    with pytest.raises(VectorFailure, match=r"expect\.b: this runner does not know the key"):
+    with pytest.raises(VectorFailure, match=r"expect\.b: unknown key"):
         expect.done()
     expect.get("b")
     expect.done()
@@ -62,9 +62,9 @@ def test_a_key_that_nobody_looked_at_fails() -> None:
 
 def test_a_key_that_differs_fails() -> None:
     expect = Expect({"a": 1})
-    with pytest.raises(VectorFailure, match=r"expect\.a: wanted 1, got 2"):
+    with pytest.raises(VectorFailure, match=r"expect\.a: expected 1, got 2"):
         expect.equal("a", 2)
-    with pytest.raises(VectorFailure, match=r"expect\.a: wanted 1, got 3"):
+    with pytest.raises(VectorFailure, match=r"expect\.a: expected 1, got 3"):
         expect.computed("a", lambda: 3)
 
 
@@ -116,7 +116,7 @@ def test_vector() -> None:
 
 def test_hex() -> None:
     assert hex_bytes("0aFF", "x") == b"\x0a\xff"
-    with pytest.raises(VectorFailure, match="x: wanted hexadecimal text"):
+    with pytest.raises(VectorFailure, match="x: expected a hexadecimal string"):
         hex_bytes(3, "x")
 
 
@@ -150,8 +150,8 @@ def test_prefixes() -> None:
 @pytest.mark.parametrize(
     ("decode", "text"),
     [
-        (lambda data: data, "decode as if they were all"),
-        (lambda data: counted(b"\x7f" + data), "ask for"),
+        (lambda data: data, "decode as a complete frame"),
+        (lambda data: counted(b"\x7f" + data), "bytes need"),
         (lambda data: counted(b"\xff" + data), "alone give too_large"),
     ],
 )

@@ -98,11 +98,11 @@ def test_every_vector_alone_finds_what_it_refers_to() -> None:
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"expect": {"rows": [{"row": "FLAG"}]}}, "expect.rows: wanted 1 items, got 0"),
+        ({"expect": {"rows": [{"row": "FLAG"}]}}, "expect.rows: expected 1 items, got 0"),
         ({"hex": "0000000"}, "vector.hex: not hexadecimal"),
         ({"hex": "00"}, "need at least 3 more bytes"),
-        ({"expect": {"rows": [], "colour": "red"}}, "expect.colour: this runner does not know"),
-        ({"colour": "red"}, "vector.colour: this runner does not know"),
+        ({"expect": {"rows": [], "colour": "red"}}, "expect.colour: unknown key"),
+        ({"colour": "red"}, "vector.colour: unknown key"),
         (
             {"protocol": "smtp"},
             "unknown protocol 'smtp'; expected one of comet, esnp, magline, tny",

@@ -268,7 +268,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         vector({"packet": "ping", "type": 1}, b"tny.\x01", dialect="upstream"), "option",
     ),
     "unknown class": (vector({"error": "oops"}, b"x"), "expect.error"),
-    "other class": (vector({"error": "bad_mode"}, b"x"), "wanted bad_mode, got bad_magic"),
+    "other class": (vector({"error": "bad_mode"}, b"x"), "expected bad_mode, got bad_magic"),
     "accepted after all": (vector({"error": "bad_magic"}, frame("0101" + M)), "got no error"),
     "packet code": (
         vector(expected(0, 11), frame("0101" + M), config={"packet_code": 1}), "config.packet_code",

@@ -143,7 +143,7 @@ def _compare(expect: Expect, name: str, value: Any) -> None:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         entries = expect.children(name)
         if len(entries) != len(value):
-            raise expect.fail(name, f"wanted {len(entries)} items, got {len(value)}")
+            raise expect.fail(name, f"expected {len(entries)} items, got {len(value)}")
         for entry, item in zip(entries, value, strict=True):
             compare_fields(entry, item)
     else:
@@ -350,7 +350,7 @@ def _check_x25519(expect: Expect, message: ExchangeKey, found: Exchange, th1: by
         eph_private=private,
     )
     if again != message.secret_key:
-        raise VectorFailure(f"hex: wrapped again the secret is {again.hex()}")
+        raise VectorFailure(f"hex: the secret wrapped again is {again.hex()}")
 
 
 def content_keys(context: Context) -> list[bytes]:
@@ -459,7 +459,7 @@ class _Case:
             raise VectorFailure(f"hex: the frame stops at byte {stop} of {len(self.data)}")
         again = PROTOCOL.encode(message, dialect=self.dialect)
         if again != self.data:
-            raise VectorFailure(f"hex: written again it is {again.hex()}")
+            raise VectorFailure(f"hex: encoded again it is {again.hex()}")
         if self.context.thorough:
             check_prefixes(self.decode, self.data)
         expect.equal("ok", True)
@@ -485,7 +485,7 @@ class _Case:
             valid = False
         self.expect.equal("args_valid", valid)
         if valid and "reply" in self.expect:
-            raise self.expect.fail("reply", "nothing is wrong with the command")
+            raise self.expect.fail("reply", "the command is valid")
         self.expect.equal("reply", reply_view(BAD_ARGUMENTS_REPLY))
 
     def readable(self, message: Any) -> Any:
@@ -532,10 +532,10 @@ class _Case:
 
     def key(self) -> bytes:
         """The content key that the vector names, once it has been worked out from an exchange."""
-        wanted = self.expect.octets("content_key_hex")
-        if wanted not in content_keys(self.context):
+        expected = self.expect.octets("content_key_hex")
+        if expected not in content_keys(self.context):
             raise self.expect.fail("content_key_hex", "no exchange in the files gives this key")
-        return wanted
+        return expected
 
     def frames(self, entries: list[Expect]) -> int:
         """Frames one after the other; returns where the last of them stops."""
@@ -554,8 +554,8 @@ class _Case:
 
     def refused(self) -> None:
         expect = self.expect
-        wanted = expect.text("error", CLASSES)
-        beyond = wanted in _BEYOND_THE_CODEC
+        expected = expect.text("error", CLASSES)
+        beyond = expected in _BEYOND_THE_CODEC
         before, pos, need, got = 0, 0, None, "no error"
         while got == "no error" and (pos < len(self.data) or not self.data):
             try:
@@ -567,8 +567,8 @@ class _Case:
                 got, need = INCOMPLETE, more.need
             except DecodeError as error:
                 got = classify(ERRORS, error)
-        if got != wanted:
-            raise expect.fail("error", f"wanted {wanted}, got {got}")
+        if got != expected:
+            raise expect.fail("error", f"expected {expected}, got {got}")
         expect.equal("ok", False)
         expect.equal("fatal", got not in _NOT_FATAL)
         expect.equal("frames_before", before)
@@ -582,7 +582,7 @@ class _Case:
                 raise expect.fail("frames", f"{before} frames come before the error")
         if self.context.thorough and not beyond:
             rest = self.data[pos:]
-            check_prefixes(self.decode, rest, lambda error: classify(ERRORS, error) == wanted)
+            check_prefixes(self.decode, rest, lambda error: classify(ERRORS, error) == expected)
 
     def judge(self, message: Any) -> None:
         """What is wrong with a frame that decodes."""

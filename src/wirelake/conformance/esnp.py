@@ -146,7 +146,7 @@ def _unwritable(vector: Vector) -> None:
     except EncodeError as error:
         vector.expect.equal("encode_error", classify(ERRORS, error))
     else:
-        raise vector.expect.fail("encode_error", "it was written")
+        raise vector.expect.fail("encode_error", "it was encoded")
 
 
 class _Case:
@@ -214,7 +214,7 @@ class _Case:
         )
         # Compared as bytes, because a NaN is not equal to itself.
         if not plain or self.encode(self.decode(again)[0]) != again:
-            raise VectorFailure(f"{path}: written again it is {again.hex()}")
+            raise VectorFailure(f"{path}: encoded again it is {again.hex()}")
         self.context.notes.append(NOT_CANONICAL)
 
     # -- the kinds of vector -----------------------------------------------------------------
@@ -267,7 +267,7 @@ class _Case:
 
     def refused(self) -> None:
         """Strict reading fails in the class that is named, as a whole or in a row."""
-        wanted = {self.expect.text("error", CLASSES)}
+        expected = {self.expect.text("error", CLASSES)}
         message: Message | None = None
         try:
             message, stop = self.decode(self.data)
@@ -279,17 +279,17 @@ class _Case:
         except DecodeError as error:
             got = {classify(ERRORS, error)}
         if "also_acceptable" in self.expect:
-            wanted.add(self.expect.text("also_acceptable", CLASSES))
+            expected.add(self.expect.text("also_acceptable", CLASSES))
             got |= {classify(ERRORS, error) for error in self.row_by_row()}
-        if not got <= wanted:
+        if not got <= expected:
             said = ", ".join(sorted(str(name) for name in got))
-            raise self.expect.fail("error", f"wanted {' or '.join(sorted(wanted))}, got {said}")
+            raise self.expect.fail("error", f"expected {' or '.join(sorted(expected))}, got {said}")
         in_row = message is not None and any(isinstance(row, BrokenRow) for row in message.rows)
         self.expect.equal("row_error", in_row)
         if message is None:
             if self.context.thorough:
                 check_prefixes(
-                    self.decode, self.data, lambda error: classify(ERRORS, error) in wanted
+                    self.decode, self.data, lambda error: classify(ERRORS, error) in expected
                 )
             return
         self.rewritten(message, self.data, "hex")
@@ -326,13 +326,13 @@ class _Case:
         self.rows(self.expect, "request_rows", request)
         self.request_test(request)
         self.expect.equal("reply_hex", self.data.hex())
-        wanted = self.whole(self.data, "hex")
-        self.views(self.expect, wanted)
-        error = next((row.value for row in wanted.rows if isinstance(row, Error)), None)
+        expected = self.whole(self.data, "hex")
+        self.views(self.expect, expected)
+        error = next((row.value for row in expected.rows if isinstance(row, Error)), None)
         made = view.reply(
             request,
             error=error,
-            rows=[row for row in wanted.rows if _is_added(row)],
+            rows=[row for row in expected.rows if _is_added(row)],
             revision=self.revision,
         )
         written = self.encode(made)
@@ -557,7 +557,7 @@ def bare_value(vector: Vector, errors: tuple[ErrorClass, ...]) -> None:
             raise VectorFailure(f"hex: {error}") from None
         return
     if "error" in expect:
-        raise expect.fail("error", f"{basic.name} reads as {value!r}")
+        raise expect.fail("error", f"{basic.name} decodes as {value!r}")
     expect.equal("accepted", True)
     expect.equal("n", stop)
     if stop != len(data):
@@ -572,34 +572,34 @@ def _codec(vector: Vector) -> Basic:
         # An int_* vector names its varint: int_uvarint_..., int_varint_...
         found = re.search("uvarint|varint", vector.name)
         if found is None:
-            raise VectorFailure(f"name: {vector.name!r} does not say how to read it")
+            raise VectorFailure(f"name: {vector.name!r} does not name a type")
         return BASIC["UInt64" if found[0] == "uvarint" else "Int64"]
     name, width = expect.text("codec"), expect.get("width")
     sized = f"{name}{width}" if name in ("Int", "UInt") and width is not None else name
     basic = BASIC.get(sized)
     if basic is None:
-        raise expect.fail("codec", f"no type is called {sized!r}")
+        raise expect.fail("codec", f"unknown type {sized!r}")
     if width is not None and (type(width) is not int or width != basic.bits):
         raise expect.fail("width", f"{basic.name} has {basic.bits} bits, not {width!r}")
     return basic
 
 
 def _compare_value(expect: Expect, basic: Basic, value: Any, data: bytes) -> None:
-    wanted: Any = expect.take("value")
+    expected: Any = expect.take("value")
     if isinstance(value, float):
-        text = _number(expect, wanted)
+        text = _number(expect, expected)
         if math.isnan(text) != math.isnan(value) or not (
             math.isnan(value) or basic.encode(text) == basic.encode(value)
         ):
-            raise expect.fail("value", f"wanted {wanted}, got {value!r}")
+            raise expect.fail("value", f"expected {expected}, got {value!r}")
     else:
         got = value.hex() if isinstance(value, bytes) else value
-        if isinstance(got, int) and isinstance(wanted, str):
+        if isinstance(got, int) and isinstance(expected, str):
             got = str(got).lower()
         expect.equal("value", got)
     written = basic.encode(value)
     if written != data:
-        raise VectorFailure(f"hex: written again it is {written.hex()}")
+        raise VectorFailure(f"hex: encoded again it is {written.hex()}")
 
 
 def _number(expect: Expect, text: Any) -> float:
@@ -629,13 +629,13 @@ def url(vector: Vector, errors: tuple[ErrorClass, ...]) -> None:
     else:
         for key in ("error", "encode_error"):
             if key in vector.expect:
-                raise vector.expect.fail(key, "nothing is wrong with it")
+                raise vector.expect.fail(key, "it is valid")
 
 
 def _addr(top: Expect) -> Address:
     pairs = top.child("addr").data
     if not all(re.fullmatch("-?[0-9]+", k) and isinstance(v, str) for k, v in pairs.items()):
-        raise top.fail("addr", "wanted kinds and texts")
+        raise top.fail("addr", "expected kinds and texts")
     return address_from_pairs((int(kind), value) for kind, value in pairs.items())
 
 
@@ -710,7 +710,7 @@ def bytes_of_rule(rule: str) -> bytes:
                 return PROTOCOL.encode(Message(rows=(build(found),)))
             except WireError as error:
                 raise VectorFailure(f"expect.rule: {error}") from None
-    raise VectorFailure(f"expect.rule: not understood: {rule!r}")
+    raise VectorFailure(f"expect.rule: unknown rule: {rule!r}")
 
 
 def _text_row(found: re.Match[str]) -> Row:
@@ -731,7 +731,7 @@ def _pattern_row(found: re.Match[str]) -> Row:
 
 def _opaque(name: str, data: bytes) -> Row:
     if name not in RowType.__members__:
-        raise VectorFailure(f"expect.rule: no row is called {name}")
+        raise VectorFailure(f"expect.rule: unknown row {name}")
     if name == "PAYLOAD":
         return layout.Payload(data=data)
     return OpaqueRow(type=RowType[name], data=data)
@@ -776,5 +776,5 @@ def payload_of_name(name: str) -> Row:
     """The row of an `encode_<row>_<size>` vector, which has nothing else to say what it is."""
     found = re.fullmatch(r"encode_([a-z_]+)_(\d+)", name)
     if not found or found[1].upper() not in RowType.__members__ or int(found[2]) > _MAX:
-        raise VectorFailure(f"name: {name!r} does not say what to encode")
+        raise VectorFailure(f"name: {name!r} does not name a row")
     return _opaque(found[1].upper(), bytes(int(found[2])))

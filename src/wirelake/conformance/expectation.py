@@ -1,4 +1,4 @@
-"""What the vector adapters share: a vector, its expectations, and how they are compared.
+"""A vector and its expectations, and their comparison: shared by all adapters.
 
 A vector is one JSON object: bytes (`hex`) and what they mean (`expect`). An adapter
 (`<protocol>/vectors.py`) works out for itself what the bytes mean and compares, key by key, through
@@ -34,46 +34,46 @@ __all__ = [
 _SHOWN: Final = 60
 
 
-class VectorFailure(Exception):  # noqa: N818 - it is a finding about a vector, not a program error
-    """A vector and the implementation disagree, or the vector cannot be understood."""
+class VectorFailure(Exception):  # noqa: N818 - a finding about a vector, not a program error
+    """A vector and the implementation disagree, or the vector is invalid."""
 
 
 # -- comparing --------------------------------------------------------------------------------
 
 
 def difference(
-    wanted: Any, got: Any, path: str, optional: frozenset[str] = frozenset()
+    expected: Any, got: Any, path: str, optional: frozenset[str] = frozenset()
 ) -> str | None:
     """Return the first place where two JSON-like values differ, in words; None when they are equal.
 
-    Types count: true is not 1. Keys of `got` that are in `optional` may be missing in `wanted`.
+    Types count: true is not 1. Keys of `got` that are in `optional` may be missing in `expected`.
     """
-    if isinstance(wanted, dict) and isinstance(got, dict):
-        return _dict_difference(wanted, got, path, optional)
-    if isinstance(wanted, list) and isinstance(got, list | tuple):
-        if len(wanted) != len(got):
-            return f"{path}: wanted {len(wanted)} items, got {len(got)}"
-        for index, (one, other) in enumerate(zip(wanted, got, strict=True)):
+    if isinstance(expected, dict) and isinstance(got, dict):
+        return _dict_difference(expected, got, path, optional)
+    if isinstance(expected, list) and isinstance(got, list | tuple):
+        if len(expected) != len(got):
+            return f"{path}: expected {len(expected)} items, got {len(got)}"
+        for index, (one, other) in enumerate(zip(expected, got, strict=True)):
             found = difference(one, other, f"{path}[{index}]", optional)
             if found:
                 return found
         return None
-    if isinstance(wanted, bool) != isinstance(got, bool) or wanted != got:
-        return f"{path}: wanted {_shown(wanted)}, got {_shown(got)}"
+    if isinstance(expected, bool) != isinstance(got, bool) or expected != got:
+        return f"{path}: expected {_shown(expected)}, got {_shown(got)}"
     return None
 
 
 def _dict_difference(
-    wanted: dict[str, Any], got: dict[str, Any], path: str, optional: frozenset[str]
+    expected: dict[str, Any], got: dict[str, Any], path: str, optional: frozenset[str]
 ) -> str | None:
-    for key, value in wanted.items():
+    for key, value in expected.items():
         if key not in got:
-            return f"{path}.{key}: wanted {_shown(value)}, got nothing"
+            return f"{path}.{key}: expected {_shown(value)}, got nothing"
         found = difference(value, got[key], f"{path}.{key}", optional)
         if found:
             return found
     for key, value in got.items():
-        if key not in wanted and key not in optional:
+        if key not in expected and key not in optional:
             return f"{path}.{key}: got {_shown(value)}, which the vector does not mention"
     return None
 
@@ -86,7 +86,7 @@ def _shown(value: Any) -> str:
 def hex_bytes(text: Any, path: str) -> bytes:
     """Bytes from hexadecimal text in a vector."""
     if not isinstance(text, str):
-        raise VectorFailure(f"{path}: wanted hexadecimal text, got {_shown(text)}")
+        raise VectorFailure(f"{path}: expected a hexadecimal string, got {_shown(text)}")
     try:
         return bytes.fromhex(text)
     except ValueError:
@@ -98,7 +98,7 @@ class Expect:
 
     def __init__(self, data: Any, path: str = "expect"):
         if not isinstance(data, dict):
-            raise VectorFailure(f"{path}: wanted an object, got {_shown(data)}")
+            raise VectorFailure(f"{path}: expected an object, got {_shown(data)}")
         self.data: dict[str, Any] = data
         self.path = path
         self.seen: set[str] = set()
@@ -126,15 +126,15 @@ class Expect:
         value = self.take(key) if default is None else self.get(key, default)
         allowed = tuple(choices)
         if not isinstance(value, str) or (allowed and value not in allowed):
-            wanted = f"one of {', '.join(allowed)}" if allowed else "text"
-            raise self.fail(key, f"wanted {wanted}, got {_shown(value)}")
+            expected = f"one of {', '.join(allowed)}" if allowed else "text"
+            raise self.fail(key, f"expected {expected}, got {_shown(value)}")
         return value
 
     def number(self, key: str) -> int:
         """Return the whole number of a key."""
         value = self.take(key)
         if not isinstance(value, int) or isinstance(value, bool):
-            raise self.fail(key, f"wanted a whole number, got {_shown(value)}")
+            raise self.fail(key, f"expected an integer, got {_shown(value)}")
         return value
 
     def octets(self, key: str) -> bytes:
@@ -149,7 +149,7 @@ class Expect:
         """Return the list of objects of a key."""
         value = self.take(key)
         if not isinstance(value, list):
-            raise self.fail(key, f"wanted a list, got {_shown(value)}")
+            raise self.fail(key, f"expected a list, got {_shown(value)}")
         return [Expect(item, f"{self.path}.{key}[{i}]") for i, item in enumerate(value)]
 
     def equal(self, key: str, got: Any, optional: frozenset[str] = frozenset()) -> None:
@@ -169,7 +169,7 @@ class Expect:
         """Fails when a key was not looked at."""
         for key in self.data:
             if key not in self.seen:
-                raise self.fail(key, "this runner does not know the key")
+                raise self.fail(key, "unknown key")
 
 
 class Vector:
@@ -265,7 +265,8 @@ class Context:
 
 
 def _cuts(size: int) -> Iterable[int]:
-    """Where to cut: everywhere in something small, at a sample of places in something large."""
+    """Return the lengths of prefixes: all of a small frame, a sample of a large one."""
+    # Every prefix of a frame of 64 KiB would decode 2 GB; errors sit near heads and ends.
     if size <= 320:
         return range(size)
     return sorted({*range(64), *range(64, size, max(1, size // 48)), *range(size - 16, size)})
@@ -274,9 +275,9 @@ def _cuts(size: int) -> Iterable[int]:
 def check_prefixes(
     decode: Callable[[bytes], object], data: bytes, early: Callable[[WireError], bool] | None = None
 ) -> None:
-    """A proper prefix is *need more*, and never wants more than there is to come.
+    """Check that every proper prefix raises NeedMore, for no more bytes than follow.
 
-    `early` says which errors may show before the last byte; none in what decodes.
+    `early` selects the errors that may be raised before the last byte; none in valid frames.
     """
     for cut in _cuts(len(data)):
         try:
@@ -284,18 +285,16 @@ def check_prefixes(
         except NeedMore as more:
             if 1 <= more.need <= len(data) - cut or early is not None:
                 continue
-            raise VectorFailure(
-                f"hex: {cut} of {len(data)} bytes ask for {more.need} more"
-            ) from None
+            raise VectorFailure(f"hex: {cut} of {len(data)} bytes need {more.need} more") from None
         except WireError as error:
             if early is not None and early(error):
                 continue
             raise VectorFailure(f"hex: the first {cut} bytes alone give {error}") from None
-        raise VectorFailure(f"hex: the first {cut} bytes decode as if they were all")
+        raise VectorFailure(f"hex: the first {cut} bytes decode as a complete frame")
 
 
 def check_hash(expect: Expect, data: bytes) -> None:
-    """Compare the size, the first bytes and the digest of something too large to write out."""
+    """Compare size, first bytes and digest of a message that is too large for the file."""
     expect.equal("total_len", len(data))
     for key in ("head_hex", "header_hex"):
         if key in expect:

@@ -212,7 +212,7 @@ def _frame(raw: dict[str, Any], cls: type) -> Frame | None:
 def _named(name: str, context: Context) -> dict[str, Any]:
     found = context.find("magline", name) or REFERENCE.get(name)
     if found is None:
-        raise VectorFailure(f"no vector is called {name!r}, in any file of this run")
+        raise VectorFailure(f"unknown vector {name!r}")
     return found
 
 
@@ -393,7 +393,7 @@ class _Case:
         if COMMANDS[type(frame.body)] not in LEGAL[self.direction]:
             raise VectorFailure(f"direction: not legal {self.direction}")
         if PROTOCOL.encode(frame) != self.data:
-            raise VectorFailure(f"hex: written again it is {PROTOCOL.encode(frame).hex()}")
+            raise VectorFailure(f"hex: encoded again it is {PROTOCOL.encode(frame).hex()}")
         if self.context.thorough:
             check_prefixes(_decode, self.data)
         self.expect.equal("ok", True)
@@ -461,7 +461,7 @@ class _Case:
                 mode=mode, private=private, syn=agreed.syn, ack_clear=clear, **secrets
             )
             if server != agreed.keys:
-                raise VectorFailure("the server works out other keys than the client")
+                raise VectorFailure("the server derives other keys than the client")
 
     def pair(self, key: str, public: bytes) -> None:
         """Check that a private key in the vector belongs to a public one."""
@@ -525,7 +525,7 @@ class _Case:
     # -- refused -----------------------------------------------------------------------------
 
     def refused(self) -> None:
-        wanted = self.expect.text("error", CLASSES)
+        expected = self.expect.text("error", CLASSES)
         need: int | None = None
         try:
             frame, _ = _decode(self.data)
@@ -538,8 +538,8 @@ class _Case:
             raise VectorFailure(f"expect: {error}") from None
         else:
             got = "no error"
-        if got != wanted:
-            raise self.expect.fail("error", f"wanted {wanted}, got {got}")
+        if got != expected:
+            raise self.expect.fail("error", f"expected {expected}, got {got}")
         number = _TOLD.get(got)
         self.expect.equal("err_no", None if number is None else int(number))
         self.expect.equal("fatal", got != INCOMPLETE)
@@ -551,7 +551,7 @@ class _Case:
         for key in ("keys_of", "expected_seq", "policy", "resumption_secret"):
             self.expect.get(key)
         if self.context.thorough:
-            check_prefixes(_decode, self.data, lambda error: classify(ERRORS, error) == wanted)
+            check_prefixes(_decode, self.data, lambda error: classify(ERRORS, error) == expected)
 
     def several(self) -> None:
         """Frames that arrived together."""

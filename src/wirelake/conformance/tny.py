@@ -395,7 +395,7 @@ class Connection:
             return
         other = PROTOCOL.decode(again, dialect=self.dialect).message
         if not same or _numbers(other) != _numbers(packet):
-            raise VectorFailure(f"{path}: written again it is {again.hex()}")
+            raise VectorFailure(f"{path}: encoded again it is {again.hex()}")
         self.context.notes.append(NOT_CANONICAL)
 
     def sealed(self, packet: Packet, plain: bytes) -> bytes:
@@ -457,14 +457,14 @@ class Connection:
         self.config.equal("access_key_md5", self.reader.access_key_md5.hex())
         self.config.equal("check", _CHECKS[self.dialect])
         if "check_code" in view:
-            wanted = check_code(
+            expected = check_code(
                 self.dialect,
                 bytes.fromhex(view["message_hex"]),
                 number=self.reader.number,
                 key_md5=self.reader.access_key_md5,
                 packet_code=self.reader.packet_code,
             )
-            self.expect.equal("check_code", wanted.hex())
+            self.expect.equal("check_code", expected.hex())
 
     def stream(self) -> None:
         """Packets one after the other; an error, if any, ends the stream."""
@@ -493,7 +493,7 @@ class Connection:
         return None
 
     def refused(self) -> None:
-        wanted = self.expect.text("error", CLASSES)
+        expected = self.expect.text("error", CLASSES)
         got: str | None
         if self.relay:
             try:
@@ -505,11 +505,11 @@ class Connection:
                 got = class_of(error, relay=True)
         else:
             got = self.error_at(0)
-        if got != wanted:
-            raise self.expect.fail("error", f"wanted {wanted}, got {got or 'no error'}")
+        if got != expected:
+            raise self.expect.fail("error", f"expected {expected}, got {got or 'no error'}")
         if self.context.thorough:
             check_prefixes(
-                self.decode, self.data, lambda error: class_of(error, self.relay) == wanted
+                self.decode, self.data, lambda error: class_of(error, self.relay) == expected
             )
 
     def relay_packet(self) -> None:
@@ -524,17 +524,17 @@ class Connection:
         again = RELAY.encode(packet, dialect=self.dialect)
         if again != self.data:
             if self.decode(again)[0] != packet:
-                raise VectorFailure(f"hex: written again it is {again.hex()}")
+                raise VectorFailure(f"hex: encoded again it is {again.hex()}")
             self.context.notes.append(NOT_CANONICAL)
         arguments = arguments_view(packet.arguments)
         # A protobuf field that is absent has its default, so a vector need not mention it.
         defaults = {key for key, value in arguments.items() if not value}
-        wanted = self.expect.child("arguments").data
-        given = {key: value for key, value in wanted.items() if value is not None}
+        expected = self.expect.child("arguments").data
+        given = {key: value for key, value in expected.items() if value is not None}
         found = difference(given, arguments, "expect.arguments", OPTIONAL | defaults)
         if found:
             raise VectorFailure(found)
-        view = {**relay_view(packet, len(self.data)), "arguments": wanted}
+        view = {**relay_view(packet, len(self.data)), "arguments": expected}
         compare(self.expect, view, OPTIONAL)
 
 
@@ -558,7 +558,7 @@ def read_config(config: Expect) -> TransformConfig:
     keys = config.get("security_keys", [])
     flags = {name: config.get(name, False) for name in ("verify", "encrypt", "waste")}
     if not all(isinstance(flag, bool) for flag in flags.values()) or not isinstance(keys, list):
-        raise VectorFailure("config: wanted true or false, and a list of keys")
+        raise VectorFailure("config: expected true or false, and a list of keys")
     for name in ("packet_code", "access_key_md5", "check"):
         config.get(name)
     try:

@@ -125,6 +125,7 @@ class Binding:
 
     def error_number(self, code: str) -> int:
         """Return the number on the wire of an error code of the hub."""
+        # A code that a newer hub adds is sent as `internal` by protocols that do not list it yet.
         number = self.errors.get(code)
         return self.errors["internal"] if number is None else number
 
@@ -137,6 +138,8 @@ def load_reference(reference: str) -> Any:
 
 def is_loopback(host: str | tuple[str, ...]) -> bool:
     """Return whether these addresses can be reached from this machine only."""
+    # A host name is not resolved: what it resolves to may change after the check. Only the literal
+    # `localhost` counts as loopback.
     for each in (host,) if isinstance(host, str) else host:
         try:
             if not ipaddress.ip_address(each).is_loopback:

@@ -183,6 +183,8 @@ class HubCall:
     """Whether clients call it per message, so that listeners answer it on their fast path."""
 
 
+# The numbers are part of the interface of every hub: clients, the meaning of tny and magline (which
+# hides the arguments of a sign-on) and recordings refer to them. They are declared here only.
 AUTH: Final = HubCall("auth", 10, AuthArguments, AuthResult)
 """Sign on."""
 SUBSCRIBE: Final = HubCall("subscribe", 11, SubscribeArguments, TopicsResult)
@@ -232,6 +234,7 @@ def notification_json(notification: _Notification) -> bytes:
 
 def content_fields(content: bytes) -> dict[str, str]:
     """Content in JSON: `content`, or `content_base64` when it is not valid UTF-8."""
+    # Text stays readable in JSON; base64 for all content would cost a third more bytes.
     try:
         return {"content": content.decode()}
     except UnicodeDecodeError:

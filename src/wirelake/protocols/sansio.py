@@ -196,7 +196,7 @@ class Session(ABC):
             self._parse(buf)
 
     def exchange(self, data: bytes, now: float) -> bytes | None:
-        """Take bytes from the peer and return what to write; None when there are events.
+        """Process bytes from the peer and return the bytes to write; None when there are events.
 
         One call for a shell whose requests are mostly answered while they are read. With events
         the bytes stay queued for `to_send`: the application may have to write something before.

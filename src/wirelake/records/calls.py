@@ -410,6 +410,8 @@ class CallsEngine(Engine[CallRow]):
         if number is None:
             self._part_in_order(row)
             return
+        # A part whose request was not captured opens an orphan, so that the parts after it and the
+        # last one are counted as one call and not as one orphan each.
         asking = "s2c" if row.direction == "c2s" else "c2s"
         side = self._sides[asking].get(row.connection) or self._side(asking, row)
         call = side.by_id.get(number)
@@ -542,6 +544,8 @@ class CallsEngine(Engine[CallRow]):
 
     def _hand_down(self, link: int) -> None:
         """Keep the breaks of a link for the tunnels that it carried."""
+        # A gap on the link may hide the response of a call in any tunnel that it carried, and the
+        # tunnel may end later, on another link: the breaks are copied to its connection.
         self._links.discard(link)
         uncertainty = self._uncertain.get(link)
         if uncertainty is None:

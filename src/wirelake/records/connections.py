@@ -149,6 +149,8 @@ class ConnectionsEngine(Engine[ConnectionRow]):
 
     def _signs_on(self, row: ConnectionRow, protocol: str, ts_ns: int) -> None:
         client = self._clients.get(row.connection)
+        # The first connection of a client has no previous one. Repeating a sign-on on the same
+        # connection changes nothing.
         if client is None or client == row.client:
             return
         row.client, row.signed_on_ns = client, ts_ns

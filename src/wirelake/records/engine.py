@@ -148,6 +148,9 @@ class Clients:
 
     def feed(self, row: MessageRow) -> None:
         """Note a sign-on or its confirmation."""
+        # A client may try several ids before one is accepted. Where the protocol confirms a
+        # sign-on, the confirmed id is final; elsewhere the last one is the best that a capture
+        # shows.
         if row.client is not None:
             self.sign_on(row.connection, row.client)
         elif row.name in rules_of(row.protocol).confirmations and row.connection in self.known:

@@ -14,8 +14,13 @@
                 | column "is" [ "not" ] "null"
                 | column
 
-The guide is `docs/guides/filters.md`. What is wrong with a filter is a `FilterError`, which points
-at the place; once compiled, a filter does not fail.
+The guide is `docs/guides/filters.md`. An invalid filter raises a `FilterError` with the position;
+once compiled, a filter does not fail.
+
+A filter is compiled against a schema: names and types are checked once, so that a typing mistake is
+an error and not an empty result. It is compiled to nodes (`filter_nodes.py`) that evaluate a batch
+with Arrow's vectorised functions, or one row in plain Python for the live hub. Both follow SQL's
+three-valued logic, and tests compare them.
 """
 
 from __future__ import annotations
@@ -45,16 +50,17 @@ __all__ = [
 ]
 
 
-# The tokens of the filter language, with literals and errors that have positions.
+# -- tokens ----------------------------------------------------------------------------------------
 
 
 MAX_TEXT: Final = 100_000
-"""Characters of a filter: more than a person writes, little enough to be read at once."""
+"""Maximum length of a filter: far more than a person writes. Filters also come over HTTP, so the
+work that one request can cause is bounded."""
 
 Kind: TypeAlias = Literal[
     "name", "word", "mark", "text", "bytes", "number", "duration", "time", "bool", "end"
 ]
-"""What a token is; `text` to `bool` are literals."""
+"""The kind of a token; `text` to `bool` are literals."""
 
 
 class FilterError(ValueError):
@@ -104,7 +110,7 @@ _UNITS: Final[dict[str, tuple[Kind, int]]] = {
     **{unit: ("number", 1 << 10 * n) for n, unit in enumerate(("KiB", "MiB", "GiB", "TiB"), 1)},
     "KB": ("number", 1_000),
 }
-"""What stands behind a number: its kind, and what it counts for."""
+"""The units of numbers: the kind of the literal, and the factor."""
 
 _MAX_DIGITS: Final = 300
 _MAX_NUMBER: Final = 1e300
@@ -237,7 +243,7 @@ def _number(text: str, match: re.Match[str]) -> tuple[Kind, Any]:
 
 
 _MAX_DEPTH: Final = 50
-"""How deep parentheses may be nested."""
+"""Maximum nesting of parentheses: the parser is recursive, and must not exhaust the stack."""
 _INT64: Final = range(-(1 << 63), 1 << 63)
 _LITERALS: Final = frozenset({"text", "bytes", "number", "duration", "time", "bool"})
 _MIRRORED: Final = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -256,11 +262,11 @@ class Filter:
 
     def __init__(self, text: str, condition: n.Condition, columns: frozenset[str]):
         self.text = text
-        """As it was written."""
+        """The source of the filter."""
         self.columns = columns
-        """The columns that it looks at, without those inside of structs."""
+        """The top-level columns that it reads: a reader of Parquet loads no others."""
         self.condition = condition
-        """What it was read as."""
+        """The compiled condition."""
 
     def __repr__(self) -> str:
         return f"Filter({self.text!r})"
@@ -409,7 +415,8 @@ class _Parser:
         while self._took("mark", ","):
             found.append(self._compare_literal("==", column, self._take()))
         self._want("mark", ")")
-        if column.kind == "float":  # Arrow's sets tell 0.0 from -0.0, comparisons do not
+        # Arrow's is_in distinguishes 0.0 from -0.0, comparisons do not: compare floats one by one.
+        if column.kind == "float":
             return n.AnyOf(tuple(found))
         values = [each.value for each in found if isinstance(each, n.Compare)]
         return n.Among(column, tuple(values)) if values else n.Settled(column, False)
@@ -483,12 +490,15 @@ class _Parser:
                 f"{column.name} has no time unit in its name, the value is a {literal.kind}",
                 literal,
             )
+        # A fraction, so that whole units stay exact integers: 2000ms is 2 of a column in seconds.
         exact = Fraction(literal.value, unit)
         return int(exact) if exact.denominator == 1 else float(exact)
 
 
 def _integer(mark: str, column: Column, value: int | float) -> n.Condition:
     """Return the exact comparison of an integer column with any number: 1.5 is between 1 and 2."""
+    # Casting an int64 column to float would lose digits beyond 2^53: `ts_ns` has 19 of them. So the
+    # literal is rounded to the integer that gives the same answer, or the answer is constant.
     if isinstance(value, float):
         if mark in ("==", "!=") and not value.is_integer():
             return n.Settled(column, mark == "!=")

@@ -38,11 +38,11 @@ __all__ = [
 ]
 
 
-# Columns in filters: lookup in a schema, and values in a batch or a row.
+# -- columns: lookup in a schema, and values in a batch or a row -----------------------------------
 
 
 Kind: TypeAlias = Literal["integer", "float", "text", "bytes", "bool", "texts", "other"]
-"""What can be done with a column; `texts` is a list of text."""
+"""The kind of a column, which determines its comparisons; `texts` is a list of text."""
 
 _ARROW: Final[dict[Kind, pa.DataType]] = {
     "integer": pa.int64(),
@@ -110,8 +110,9 @@ class Columns:
             if array.type.get_field_index(step) < 0:
                 return pa.nulls(self.batch.num_rows, _ARROW.get(column.kind, pa.null()))
             array = pc.struct_field(array, step)
-        wanted = _ARROW.get(column.kind, array.type)
-        return array if array.type == wanted else pc.cast(array, wanted)
+        # One type per kind, so that both sides of every comparison have the same type.
+        kind = _ARROW.get(column.kind, array.type)
+        return array if array.type == kind else pc.cast(array, kind)
 
 
 def resolve(schema: pa.Schema, name: str) -> Column:
@@ -333,6 +334,9 @@ class Glob(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, column: Column, pattern: str) -> Glob:
         """Return a glob as two regular expressions, neither of which backtracks exponentially."""
+        # Arrow uses RE2, which never backtracks; characters are written as code points, a form that
+        # RE2 accepts for every character. Python's engine does backtrack: an atomic group for
+        # each piece takes its first occurrence, which is sufficient for a glob, and never retries.
         first, *rest = _pieces(pattern, lambda letter: f"\\x{{{ord(letter):x}}}")
         arrow = rf"(?s)\A{'.*'.join([first, *rest])}\z"
         first, *rest = _pieces(pattern, re.escape)
@@ -359,6 +363,8 @@ class Holds(msgspec.Struct, frozen=True):
 
     def mask(self, columns: Columns) -> pa.Array:
         """Evaluate each row: a list has a hit if more hits precede its end than its start."""
+        # Lists are slices of one flat array. A running count of hits over it, read at the offsets,
+        # answers all lists with four vectorised calls instead of a Python loop over rows.
         array = columns[self.column]
         hits = pc.fill_null(pc.equal(array.values, pa.scalar(self.value, pa.string())), False)
         totals = pc.cumulative_sum(pc.cast(hits, pa.int64()))

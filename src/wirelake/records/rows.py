@@ -140,10 +140,10 @@ def in_order(events: Iterable[Event]) -> list[Event]:
 
 def fields_of(protocol: str, name: str, struct: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """Return the `fields` of one message, from the struct of its protocol as a dict."""
-    wanted = rules_of(protocol).fields.get(name)
-    if wanted is None or struct is None:
+    paths = rules_of(protocol).fields.get(name)
+    if paths is None or struct is None:
         return None
-    return {key: _follow(struct, path.split(".")) for key, path in wanted.items()}
+    return {key: _follow(struct, path.split(".")) for key, path in paths.items()}
 
 
 def _follow(value: Any, path: Sequence[str]) -> Any:
@@ -160,12 +160,14 @@ def _follow(value: Any, path: Sequence[str]) -> Any:
 
 def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
     """Return the rows of a batch of `messages`. Missing columns are null."""
-    # needs pyarrow, which a live server does not have
-
     return message_rows(batch)
 
 
-# Conversion between Arrow and rows: batches of `messages` to rows, rows of engines to batches.
+# -- Arrow: batches of `messages` to rows, rows of engines to batches ------------------------------
+#
+# `to_pylist` creates a Python object per value through generic code. Columns are converted one by
+# one instead: integers straight from the buffer, text through its dictionary, so that equal texts
+# are one object, and only the structs of messages of which an engine reads fields are touched.
 
 
 _INTEGERS: Final = frozenset(
@@ -270,31 +272,34 @@ def _spread(array: pa.Array, convert: Callable[[pa.Array], list[Any]]) -> list[A
     return values
 
 
-# -- the few fields that engines want of a protocol's struct -----------------------------------
+# -- the fields of a protocol's struct that engines read ---------------------------------------
 
 
 def _fields(batch: pa.RecordBatch, protocols: list[Any], names: list[Any]) -> list[Any]:
     found: list[Any] = [None] * batch.num_rows
-    wanted = {
+    # Few messages have such fields (a sign-on, a handshake), so their rows are taken out of the
+    # struct first, and the structs of all others are never converted.
+    needed = {
         (protocol, name): paths
         for protocol in set(protocols) - {None}
         for name, paths in rules_of(protocol).fields.items()
     }
-    places: dict[tuple[str, str], list[int]] = {pair: [] for pair in wanted}
-    wanted_names = {name for _, name in wanted}
+    places: dict[tuple[str, str], list[int]] = {pair: [] for pair in needed}
+    needed_names = {name for _, name in needed}
     for number, name in enumerate(names):
-        if name in wanted_names and (protocols[number], name) in places:
+        if name in needed_names and (protocols[number], name) in places:
             places[protocols[number], name].append(number)
     for (protocol, name), rows in places.items():
         column = batch.schema.get_field_index(protocol)
         if rows and column >= 0:
             struct = pc.take(batch.column(column), pa.array(rows, pa.int64()))
-            for number, values in zip(rows, _wanted(struct, wanted[protocol, name]), strict=True):
+            values_of_rows = _values_at(struct, needed[protocol, name])
+            for number, values in zip(rows, values_of_rows, strict=True):
                 found[number] = values
     return found
 
 
-def _wanted(struct: pa.Array, paths: Mapping[str, str]) -> list[dict[str, Any]]:
+def _values_at(struct: pa.Array, paths: Mapping[str, str]) -> list[dict[str, Any]]:
     columns = [_path(struct, path.split(".")) for path in paths.values()]
     return [dict(zip(paths, values, strict=True)) for values in zip(*columns, strict=True)]
 

@@ -228,17 +228,19 @@ def _type(kind: m.Type, path: str, left_out: frozenset[str]) -> pa.DataType:
 
 def _rows_type(kind: m.Rows, path: str, left_out: frozenset[str]) -> pa.DataType:
     """Return a struct with a list for each kind of row, and the types of all rows."""
+    # A list of a union would be the direct form, but neither Parquet nor Spark has unions. A list
+    # per kind keeps every row typed, and `types` keeps their order, so that nothing is lost.
     opaque = [
         _about("type", pa.int16(), "Its type."),
         _about("data", pa.binary(), "Its bytes."),
     ]
     broken = [
-        _about("row", pa.int32(), "Which of `types` it is, from 0."),
+        _about("row", pa.int32(), "Its index in `types`."),
         _about("type", pa.int16(), "Its type."),
         _about("data", pa.binary(), "Its bytes."),
         _about("code", pa.string(), "Code of the error."),
-        _about("field", pa.string(), "Which field is wrong."),
-        _about("offset", pa.int32(), "Where it shows, from the start of its bytes."),
+        _about("field", pa.string(), "The invalid field."),
+        _about("offset", pa.int32(), "Offset of the error in its bytes."),
     ]
     known = _alternatives(None, kind.alternatives, path, left_out)
     return pa.struct(
@@ -246,7 +248,7 @@ def _rows_type(kind: m.Rows, path: str, left_out: frozenset[str]) -> pa.DataType
             _about("types", _listed(pa.int16()), "The type of each row, in order."),
             *(each.with_type(_listed(each.type)) for each in known),
             _about("opaque", _listed(pa.struct(opaque)), "Rows of other types."),
-            _about("broken", _listed(pa.struct(broken)), "Rows whose content breaks a rule."),
+            _about("broken", _listed(pa.struct(broken)), "Rows with invalid content."),
         ]
     )
 
@@ -271,6 +273,7 @@ def _nullable(kind: pa.DataType) -> pa.DataType:
 
 def _joined(old: Iterable[pa.Field], new: Iterable[pa.Field]) -> list[pa.Field]:
     """Return the union of the fields of two dialects."""
+    # One schema per protocol, whatever dialect a capture has: files of both are one table.
     found = {each.name: each for each in old}
     for each in new:
         known = found.get(each.name)
@@ -293,4 +296,4 @@ def _joined_type(old: pa.DataType, new: pa.DataType) -> pa.DataType:
         )
     if pa.types.is_list(old) and pa.types.is_list(new):
         return _listed(_joined_type(old.value_type, new.value_type))
-    raise TypeError(f"two dialects disagree: {old} and {new}")
+    raise TypeError(f"incompatible types in two dialects: {old} and {new}")

@@ -186,6 +186,7 @@ class TunnelsEngine(Engine[TunnelRow]):
 
     def _connect(self, row: MessageRow, connection: int) -> None:
         """Open a tunnel, replacing one with the same ids."""
+        # Gateways reuse tunnel ids: a second TUNNEL_CONNECT starts another row.
         before = self._open.pop(connection, None) or self._over.pop(connection, None)
         if before is not None:
             if before.outcome is None:
@@ -204,6 +205,7 @@ class TunnelsEngine(Engine[TunnelRow]):
 
     def closed(self, event: Closed) -> None:
         """Note the end of a link. Its tunnels may move to another link."""
+        # So a tunnel is `lost` only at the end of the input, if no other link has carried it since.
         self._closed_links[event.connection] = None
         for _ in oldest(self._closed_links, self.limits.connections):
             pass

@@ -68,6 +68,8 @@ _OPEN: ContextVar[tuple[type, ...]] = ContextVar("_OPEN", default=())
 """The layouts that are being built, outermost first."""
 
 
+# Python does not keep the string after an attribute, so the source of the class is parsed, once per
+# class, when its model is built. Committed codecs are used without a model.
 @functools.cache
 def field_docs(cls: type) -> dict[str, str]:
     """Return the strings that stand after the fields of a class, bases first."""

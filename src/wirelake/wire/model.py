@@ -428,7 +428,7 @@ class Layout:
         return total
 
 
-# Layouts are few and stay; views ask these questions for every message.
+# Cached without bound: layouts are few and live as long as the process, and views ask per message.
 @functools.cache
 def _find(layout: Layout, kind: type) -> Part | None:
     return next((part for part in layout.parts if isinstance(part, kind)), None)

@@ -74,9 +74,11 @@ def uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     """Return an unsigned LEB128 number of at most 64 bits.
 
     Unrolled to six bytes, which hold a timestamp in milliseconds. The continuation bits are not
-    masked one by one but subtracted. The buffer may go on behind the slice: the end is judged
+    masked one by one but subtracted. The buffer may be longer than the slice: the end is checked
     once, when the last byte is known.
     """
+    # No loop, no shift counter and no mask per byte. Generated code reads a single byte in line, so
+    # ids, numbers and times come here; longer numbers are rare and go to the loop below.
     try:
         value = buf[pos]
         stop = pos + 1
@@ -117,6 +119,7 @@ def _long_uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            # The tenth byte may hold one bit only: 9 * 7 + 1 = 64.
             if value > _MASK64:
                 break
             return value, pos

@@ -315,6 +315,8 @@ class ClientSession(Endpoint):
             self._fail("timeout", detail="the server did not answer in time")
             self._close("timeout", Side.LOCAL, clean=False)
             return
+        # No heartbeat while a command is in flight with `one_at_a_time`: its reply is the sign of
+        # life, and a second command could have its reply overtake the first (rule 17).
         self.timers.set("heartbeat", self.now + self.options.heartbeat_s)
         held_back = self._waiting and self.options.waits
         if not held_back and len(self._waiting) < self.options.max_pending:

@@ -199,6 +199,8 @@ def page(
     """Return the oldest notifications that fit one message_list, at least one (rule 7)."""
     taken: list[Notification] = []
     size = 2  # type and count
+    # At least one, even over the limit: publishing refuses content that could not be sent alone, so
+    # this never happens for notifications of the hub, and a list of none would mean "no more".
     for notification in waiting[:SEND_COUNT]:
         size += notification_size(notification, sealed=sealed, dialect=dialect, des=des)
         if taken and size > SEND_FRAME:

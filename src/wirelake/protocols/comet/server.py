@@ -185,6 +185,8 @@ class ServerSession(Endpoint):
         Codes 0 and 1 are answered alike unless `tell_unknown_clients` is set (section 7).
         """
         self._pending_auth()
+        # One answer for a wrong token and an unknown client: the original's two codes tell an
+        # attacker which client ids exist (section 8, item 14).
         unknown = code in {ErrorCode.TOKEN_ILLEGAL, ErrorCode.CLIENT_NOT_FOUND}
         if unknown and not self.options.tell_unknown_clients:
             code, reason = ErrorCode.TOKEN_ILLEGAL, None
@@ -295,6 +297,8 @@ class ServerSession(Endpoint):
         if message is None:
             return
         self.timers.set("idle", self.now + self.options.idle_limit_s)
+        # A client that sends faster than it is answered is closed, not throttled: the session
+        # cannot stop the transport from reading, and its memory is bounded by count and bytes.
         if self._current is not None and self._queue_full(stop - pos):
             self._fail("too_busy", offset=self._consumed + pos, detail=f"{self.pending} pending")
             busy = Error(error_code=ErrorCode.TOO_BUSY, reason=REASONS[ErrorCode.TOO_BUSY])

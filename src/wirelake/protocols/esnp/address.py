@@ -111,6 +111,7 @@ def _read_query(
             first.setdefault(key, value)
         else:
             unknown.append((key, value))
+    # The first value of a repeated key counts, as in the original.
     # The path and the short names take precedence over a_N; an empty OBJECT is absent, an empty
     # GROUP is not (§4).
     if first.get("o"):

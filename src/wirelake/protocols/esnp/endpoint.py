@@ -394,6 +394,8 @@ class Endpoint(Session):
 
     def _on_request(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         """Handle a request, or a part of one. Id 0 counts as none: it is never originated (§2)."""
+        # Two requests with one id in flight could not be told apart by their responses: the second
+        # is refused. Parts of a sequence share their id.
         number = summary.id or None
         if number is not None and (
             number in self._ids or (summary.seq is None and number in self._parts)
@@ -429,6 +431,9 @@ class Endpoint(Session):
     def _admit(
         self, parts: tuple[Message, ...], raw: tuple[bytes, ...], summary: MessageSummary
     ) -> None:
+        # Refused with an error reply, not dropped: the caller learns at once instead of waiting for
+        # its timeout. A single request is accepted whatever its size, since `message_limit` has
+        # bounded it already.
         size = sum(map(len, raw))
         full = self.pending >= self.options.max_requests
         if full or (self._open and self._open_bytes + size > self.options.max_request_bytes):
@@ -476,6 +481,8 @@ class Endpoint(Session):
             self._close("idle", Side.LOCAL, clean=False)
 
     def _drop_late_parts(self) -> None:
+        # `_gathering` is in the order of deadlines: each part moves its sequence to the end, and
+        # all wait equally long. The first that is not due ends the loop.
         for number, (due, message) in list(self._gathering.items()):
             if due > self.now:
                 self.timers.set("parts", due)

@@ -252,6 +252,8 @@ def learn_head(
     codec: ModuleType, message: Message, summary: MessageSummary, data: bytes, concurrent: bool
 ) -> HeadTemplate | None:
     """Return the template of a request whose bytes are `data`; None if it needs the full path."""
+    # Rows that a reply carries back (SESSION_INFO, SOURCE_ADDRESS), sequences and traces need the
+    # full path; so does everything that a strict reader would refuse.
     if summary.flags not in _FAST_PATH_FLAGS or summary.irregular or not summary.id:
         return None
     kinds = [type(row) for row in message.rows]
@@ -343,6 +345,8 @@ class FastPathRequests(Endpoint):
 
     def _answer_fast_path(self, head: HeadTemplate, buf: bytes, pos: int, end: int) -> int:
         """Return where the answered request stops; 0 if it has to take the full path."""
+        # Order is part of the protocol: without FLAG_ASYNC replies come in the order of requests,
+        # so a request waits behind an unanswered one, and behind events that are not fetched yet.
         if self._events or (self._open and not head.concurrent):
             return 0  # it would overtake an earlier message
         if self._gathering or self.fast_handler is None:
@@ -408,6 +412,7 @@ class FastPathRequests(Endpoint):
             if len(data) <= self.options.message_limit:
                 return data
             body = f"the answer has {len(data)} bytes"
+        # Errors are rare: the reply is built from rows, as the full path builds it.
         asked = [_with_id(row, number) for row in head.rows]
         return self._bytes_of(reply_to(Message(rows=tuple(asked)), error=body))
 

@@ -291,6 +291,7 @@ def _at(index: int, more: str) -> str:
 
 
 def _repeats(message: Message) -> Iterator[DecodeError]:
+    # A broken row counts by its type: its presence is what is repeated, whatever its content.
     seen: set[int] = set()
     for index, row in enumerate(message.rows):
         number = row_type(row)
@@ -481,6 +482,8 @@ def _kind(flags: frozenset[int]) -> Kind:
 
 def modern(message: Message) -> Message:
     """Return the message with FLAG rows instead of cancelled ones; others stay."""
+    # Early Go servers still send the trace rows (section 2). Translating them once, at the
+    # entrance, keeps the rest of the session free of a second set of rules.
     return Message(rows=tuple(map(_modern_row, message.rows)))
 
 

@@ -68,6 +68,7 @@ class EsnpSession(FastPathRequests):
 
     def new_id(self) -> int:
         """Return an id that no call in flight has; never 0."""
+        # Ids wrap after 2^64 - 1; an id of a call that is still in flight is skipped.
         number = self._next_id
         while number in self._calls:
             number = number % _LAST_ID + 1
@@ -189,6 +190,8 @@ class EsnpSession(FastPathRequests):
             self._emit(Announced(message, raw))
 
     def _on_answer(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
+        # A late response is a warning, not an error: its call has timed out here, while the peer
+        # could not know. An ERROR ends a sequence early, whatever its number.
         number = summary.source_id
         if number is None or number not in self._calls:
             self._warn("unexpected_reply", f"no call {number} is in flight")

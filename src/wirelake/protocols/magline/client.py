@@ -226,6 +226,8 @@ class ClientSession(Endpoint):
             case Pon() as pon:
                 self._on_pon(pon.ping_number)
             case Fin() as fin:
+                # Only an authenticated FIN may cost the client its session: anybody on the path can
+                # inject a bare one (rule 18).
                 if trusted and fin.reason_number == Reason.AUTH:
                     self._ticket = None
                 self._on_fin(fin, trusted)
@@ -275,6 +277,9 @@ class ClientSession(Endpoint):
 
     def _on_err(self, err: Err, reply_to: int | None, trusted: bool) -> None:
         resuming = self.state == "resuming" or (self.state == "confirming" and trusted)
+        # ERR 8 while resuming is the one unauthenticated error that changes anything: the ticket is
+        # dropped and the next attempt is a full SYN in the same mode, never in a weaker one
+        # (§4.11).
         if resuming and err.error_number == ErrorNumber.SESSION_UNKNOWN:
             self._ticket = None  # rule 15: start over in the same mode
         super()._on_err(err, reply_to, trusted)

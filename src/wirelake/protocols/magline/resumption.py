@@ -140,6 +140,8 @@ class MemoryStore:
     def save(self, session: bytes, state: ResumptionState, now: float) -> None:
         """Store the state of a new connection; drop expired states and those over the limit."""
         self._place(session, _Entry(state, state.since + self.options.lifetime_s))
+        # Only the oldest entries are examined, so that saving stays cheap with 100,000 states;
+        # `expire` removes all. Unready states go first, even if they are newer.
         for states in (self._unready, self._ready):
             while states and next(iter(states.values())).ends <= now:
                 states.popitem(last=False)

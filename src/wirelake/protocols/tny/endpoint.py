@@ -330,6 +330,8 @@ class Endpoint(Session):
             body=message.body,
         )
 
+    # Responses of the session itself (busy, errors) use `_send_own`; those of the application raise
+    # a SessionError if they do not fit, so that it can send another one.
     def _response(
         self,
         request: Message,
@@ -523,6 +525,7 @@ class Endpoint(Session):
             self._note("too_busy", detail=f"{self._unanswered_count} requests wait")
             self._send_own(self._response(request, ResultCode.SERVER_ERROR))
             return False
+        # Counted, not a set: requests of several senders behind a forwarder may have the same id.
         awaited = request.id if request.headers is None else answered_id(request)
         self._unanswered[awaited] = self._unanswered.get(awaited, 0) + 1
         self._unanswered_count += 1

@@ -199,6 +199,8 @@ class GatewayTunnels:
 
     def _pick(self, service: str) -> GatewayLink | None:
         """Return the next link of a service that can take a tunnel, round robin."""
+        # Round robin by moving the chosen link to the end: links come and go, so an index into the
+        # list would favour some of them.
         links = self._links.get(service, [])
         for index, link in enumerate(links):
             if link.active and not link.full:

@@ -189,6 +189,8 @@ class LinkRegistry:
         """Handle TUNNEL_RELAY: a message from the user; dropped without such a tunnel."""
         key = TunnelKey(found.instance_id, found.tunnel_id)
         tunnel = self._tunnels.get(key)
+        # A tunnel of another gateway is answered like one that does not exist: a gateway must not
+        # read or close the tunnels of another, nor learn that they exist.
         if tunnel is None or tunnel.owner != link.instance:
             link.fault("bad_state", "tunnel_relay", f"no tunnel {tuple(key)}")
             link.put(TunnelDisconnect(**key._asdict()))
@@ -299,6 +301,8 @@ class ServerLink(RelayLink):
 
     def _on_open(self, found: LinkOpen) -> None:
         name = link_id(found.service, found.instance, found.key)
+        # A repeated LINK_OPEN with the same id is answered again; another id on an open connection
+        # would take its tunnels along, and ends it.
         if self.active:
             if name != self.link_id:
                 detail = "this connection already has a link"

@@ -28,6 +28,8 @@ __all__ = [
 ]
 
 
+# A field may have any name that Python allows, and generated code uses field names as variables, so
+# that it reads like the layout. Names that it needs itself get an underscore appended (`local`).
 _LOCALS = (
     "buf pos end limit start stop value rt key items item parts piece tag bits read depth error "
     "entry write decode scan const rules forbidden most least exact area more found options "

@@ -122,6 +122,9 @@ def _read_container(code: Code, kind: m.Dynamic, each: m.DynamicKind) -> None:
     count = f"size * {least}" if least > 1 else "size"
     with code.block(f"if size < 0 or {count} > end - pos:"):
         code(f'raise rt.overrun("{label}", pos, size, end)')
+    # One budget for the whole value, not a limit per container: lists of lists multiply. Spent
+    # before the loop, so that a hostile count costs nothing. Depth is limited for the same reason:
+    # the functions are recursive, and nesting has no bound in the original (esnp, section 7).
     code("budget[0] -= size")
     with code.block("if budget[0] < 0:"):
         code(f'raise rt.refuse("too_many", "{label}", pos)')
@@ -273,6 +276,8 @@ def load_source(stem: str, source: str, version: str = "") -> ModuleType:
     The file name contains the hash of the source and of `version`, which stands for what the source
     depends on but does not contain.
     """
+    # A real file, not exec: tracebacks and profilers show its lines, and Numba, which generates
+    # kernels the same way, cannot cache code without a file ("no locator available").
     digest = hashlib.sha256((source + version).encode()).hexdigest()
     name = f"{stem}_{digest[:16]}"
     if name in sys.modules:
@@ -292,7 +297,7 @@ def load_source(stem: str, source: str, version: str = "") -> ModuleType:
 
 
 def _write_if_absent(path: Path, source: str) -> Path:
-    """Write the file unless it has this content, and return where it is."""
+    """Write the file unless it has this content, and return its path."""
     try:
         return _replace(path, source)
     except OSError:

@@ -140,6 +140,9 @@ class HeadFrame:
 
     def peek(self) -> str:
         """Return the function that checks an incomplete head and then raises NeedMore."""
+        # Called only for incomplete heads, so the usual case pays nothing. A peer of another
+        # protocol is refused at its first wrong byte instead of keeping a connection open until a
+        # head is complete.
         code = Code()
         code(self.signature("_peek", "NoReturn"))
         code.indent = 1

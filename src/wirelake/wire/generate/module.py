@@ -68,6 +68,7 @@ class _Module:
         self.check_names()
 
     def check_names(self) -> None:
+        # Function names are derived from layout names: two equal ones would overwrite each other.
         names = [layout.name for layout in self.layouts]
         for name in names:
             if names.count(name) > 1:

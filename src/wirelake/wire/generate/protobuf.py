@@ -48,6 +48,8 @@ def protobuf_reader(reader: Reader) -> None:
     for part, _ in fields:
         code(f"{local(part.name)}{_hint(part)} = {_initial(part)}")
     code("unknown = []")
+    # Compared with constants in the order of the declaration: messages have few fields, and a chain
+    # of integer comparisons is faster than a table of functions, which would need a call each.
     with code.block("while pos < end:"):
         code("start = pos", "key = buf[pos]", "pos += 1")
         with code.block("if key >= 0x80:"):

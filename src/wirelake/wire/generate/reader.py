@@ -490,7 +490,9 @@ class RowFrame:
         )
 
     def row_head(self, code: Code) -> None:
-        """Read the head of a row, and judges it before its body is waited for."""
+        """Emit the reading of a row's head, which is checked before waiting for its body."""
+        # The limit holds for the whole message and is tested on each head: a peer learns at the
+        # fourth byte that its row is too large, and nothing is buffered for it (esnp, section 1).
         name = self.layout.name
         code(f"at = pos + {self.head}")
         with code.block("if at > end:"):
@@ -513,7 +515,9 @@ class RowFrame:
             code("raise NeedMore(stop - end, pos)")
 
     def scan(self) -> str:
-        """Return where the message stops."""
+        """Return the function that finds the end of a message."""
+        # NeedMore carries the position of the incomplete row; `resume` continues there. Without it,
+        # a message of n rows that arrives in n pieces would be scanned n times.
         code = Code()
         code(self.signature("scan", "int", ", resume: int | None = None"))
         code.indent = 1
@@ -527,7 +531,7 @@ class RowFrame:
         return f"{code}\n"
 
     def decode(self) -> str:
-        """Return the message, and where it stops."""
+        """Return the function that decodes a message."""
         code = Code()
         cls = self.layout.cls.__name__
         code(self.signature("decode", f"tuple[{cls}, int]"))
@@ -547,6 +551,8 @@ class RowFrame:
         return f"{code}\n"
 
     def read_row(self, code: Code) -> None:
+        # A row has a length, so an error in its content does not affect the next one: the row is
+        # kept as bytes with its error, and can still be forwarded (esnp, section 6).
         broken = self.rows.broken.__name__
         with code.block("try:"):
             code("row, pos = read(buf, at, stop)")

@@ -116,7 +116,7 @@ class Writer:
         """Add a value of fixed size."""
         code = format_of(kind)
         if code is None or (isinstance(kind, m.Float) and kind.size == 4):
-            self.pieces.append(_Bytes(self.odd(name, expr, kind, counts)))
+            self.pieces.append(_Bytes(self.special(name, expr, kind, counts)))
             return
         size = m.type_size(kind)[0]
         self.pieces.append(_Packed(name, expr, code, order_of(kind), size))
@@ -124,7 +124,7 @@ class Writer:
             mark = "#" if counts else ""
             self.guard(f"{mark}{name}", f"{order_of(kind) or '>'}{code}", expr)
 
-    def odd(self, name: str, expr: str, kind: m.Type, counts: bool = False) -> str:
+    def special(self, name: str, expr: str, kind: m.Type, counts: bool = False) -> str:
         """Return the expression of values that struct cannot write, or not without loss."""
         label = self.label(name)
         if isinstance(kind, m.Float):
@@ -136,6 +136,7 @@ class Writer:
 
     def joined(self) -> str:
         """Return one expression for all pieces."""
+        # Up to three pieces, `+` saves building a tuple and the call of join; beyond, it copies more.
         grouped = self.grouped()
         if not grouped:
             return 'b""'
@@ -192,7 +193,7 @@ class Writer:
             if piece.code:
                 self.guard(f"#{piece.name}", f"{piece.order or '>'}{piece.code}", piece.expr)
             else:
-                written = self.odd(piece.name, piece.expr, piece.length.type, counts=True)
+                written = self.special(piece.name, piece.expr, piece.length.type, counts=True)
                 self.pieces[index] = _Bytes(written)
 
     def check_minimum(self, part: m.Length, expr: str) -> None:

@@ -51,7 +51,7 @@ class LayoutTracer:
         self.tag: int | None = None
         self.tag_span: Span | None = None
         self.run_stop = 0
-        """Up to which byte the present run reaches."""
+        """Where the current run ends."""
 
     def read(self) -> Any:
         """Return the value of the layout."""
@@ -75,11 +75,11 @@ class LayoutTracer:
             leaf = leaf.children[-1]
         if leaf.error is None or leaf.children or leaf.value is not None:
             return
-        first = index if leaf is last else index + 1  # what is inside a part has been looked at
+        first = index if leaf is last else index + 1  # the inside of a part has been examined
         leaf.secret = leaf.secret or any(map(part_has_secrets, self.layout.parts[first:]))
 
     def close(self) -> None:
-        """What a length measured must be used up."""
+        """Check that a length is used up exactly."""
         if self.reader.left:
             self.tracer.trailing(self.layout, self.reader, self.root)
         self.outer.pos = self.reader.pos
@@ -116,11 +116,11 @@ class LayoutTracer:
 
     @property
     def whole(self) -> bool:
-        """Whether all bytes of the run are there, so that its values can be judged."""
+        """Whether all bytes of the run are present, so that its values can be checked."""
         return self.reader.stop >= self.run_stop
 
     def ask(self, size: int) -> None:
-        """Ask for the whole head when this much of it is not there."""
+        """Raise NeedMore for the whole head if it is incomplete."""
         if self.reader.open and self.reader.left < size:
             raise NeedMore(self.run_stop + self.rest_need() - self.reader.stop)
 
@@ -179,7 +179,7 @@ class LayoutTracer:
     # -- what is not stored ------------------------------------------------------------------
 
     def const(self, part: m.Const) -> None:
-        """Bytes that are always the same; the first of them are enough to refuse."""
+        """Read constant bytes; a wrong first byte is an error already."""
         reader = self.reader
         with self.tracer.span(self.root, part.name, reader, doc=part.doc) as span:
             there = reader.data[reader.pos : min(reader.stop, reader.pos + len(part.value))]
@@ -239,7 +239,7 @@ class LayoutTracer:
                     raise reader.error("bad_magic", span.start)
 
     def length(self, part: m.Length) -> None:
-        """How much follows. What a head says is judged before that much is waited for."""
+        """Read a length; a head is checked before waiting for the bytes after it."""
         reader = self.reader
         with self.tracer.span(self.root, part.name, reader, doc=part.doc) as span:
             raw = self.take(part.type.size)
@@ -272,7 +272,7 @@ class LayoutTracer:
             raise self.reader.error("too_large", span.start)
 
     def limit(self, part: m.Length) -> int:
-        """Return the most that the length may say."""
+        """Return the limit of the length."""
         most = 1 << 8 * part.type.size
         if self.tracer.limit is not None:
             return self.tracer.limit
@@ -321,7 +321,7 @@ def check_value(part: m.Field | m.Bit, reader: Reader, span: Span) -> None:
 
 
 def judge_options(head: LayoutTracer, length: m.Length, size: int) -> None:
-    """Tag, its constant, the option bits, the limit and the body size, in this order."""
+    """Check tag, constant, option bits, limit and body size, in this order."""
     found = head.alternative()
     const = head.numbers.get(m.TagConst)
     area, bits, total = (head.numbers[kind] for kind in (m.OptionsLength, m.OptionBits, m.Length))
@@ -588,7 +588,7 @@ def _skip_group(reader: Reader, key: int, depth: int) -> None:
         _skip(reader, inner, depth + 1)
 
 
-# Byte spans: which bytes belong to which field, for trees, hex views and tests.
+# -- byte spans: the bytes of each field, for trees, hex views and tests ---------------------------
 
 
 def trace(

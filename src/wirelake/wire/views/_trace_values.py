@@ -60,7 +60,7 @@ class Span:
     """What stopped the reading here. The parents of the place have the same error, up to the root
     or, for a row that the codec keeps as broken, up to that row."""
     stage: Span | None = None
-    """What the bytes hold once a transform is undone; its positions count in `plaintext`."""
+    """The content after a transform is undone; its positions refer to `plaintext`."""
     plaintext: bytes = b""
 
     @property
@@ -78,7 +78,7 @@ class Span:
         return known.name if known is not None else ""
 
     def walk(self) -> Iterator[Span]:
-        """Itself and all below it, outer first; stages are not entered."""
+        """Yield itself and its descendants, outer first, without stages."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -297,7 +297,7 @@ class Tracer:
             raise reader.error("trailing_bytes")
 
     def blob(self, kind: m.Blob, reader: Reader, span: Span) -> bytes | str:
-        """Bytes or text behind a length, or the rest."""
+        """Read bytes or text after a length, or the rest."""
         size = reader.left
         if kind.length is not None:
             with self.span(span, "length", reader, inner=True) as part:
@@ -316,7 +316,7 @@ class Tracer:
             return text
 
     def many(self, kind: m.Many, reader: Reader, span: Span) -> tuple[Any, ...]:
-        """Items behind a count, or to the end."""
+        """Read items after a count, or to the end."""
         items: list[Any] = []
         if kind.count is None:
             while reader.left:
@@ -334,7 +334,7 @@ class Tracer:
             child.value = self.value(kind, reader, child)
             return child.value
 
-    # -- values that say their own type ------------------------------------------------------
+    # -- self-describing values --------------------------------------------------------------
 
     def dynamic(self, kind: m.Dynamic, reader: Reader, span: Span) -> Any:
         """Return a dynamic value, with the limits on depth and number."""
@@ -416,7 +416,7 @@ class _DynamicTracer:
         self.budget = kind.max_nodes
 
     def node(self, span: Span, depth: int) -> Any:
-        """Return a tag and what it says."""
+        """Read a tag and its value."""
         reader, start = self.reader, self.reader.pos
         reader.where = f"{self.kind.name}.type"
         with self.tracer.span(span, "type", reader, inner=True) as part:
@@ -429,7 +429,7 @@ class _DynamicTracer:
         return self.kind.cls(type=tag, value=self.content(found.type, span, depth))
 
     def content(self, kind: Any, span: Span, depth: int) -> Any:
-        """What stands behind the tag."""
+        """Read the value after the tag."""
         match kind:
             case None:
                 return None
@@ -470,7 +470,7 @@ class _DynamicTracer:
         return tuple(items)
 
     def count(self, kind: m.Int | m.Varint, least: int, span: Span, depth: int) -> int:
-        """How many follow: not too deep, not too many, not more than there are bytes for."""
+        """Read a count and check depth, budget and remaining bytes."""
         reader = self.reader
         with self.tracer.span(span, "count", reader, inner=True) as part:
             if depth >= self.kind.max_depth:

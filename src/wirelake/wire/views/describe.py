@@ -1,4 +1,4 @@
-"""A layout in words: what stands where, how large it is and what it means, field by field.
+"""A layout as text: offset, size and meaning of each field.
 
 For the terminal (`wirelake protocols show`) and for tools; `markdown.py` makes pages of the same.
 """
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-# Words for the reference pages: types, sizes and numbers in English, and Markdown that is safe.
+# -- texts of the reference pages: types, sizes and numbers, as safe Markdown ----------------------
 
 
 _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)", re.DOTALL)
