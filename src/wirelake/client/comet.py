@@ -98,7 +98,7 @@ class CometConnection(ClientConnection):
             await self.wait_for(_KEY)
         except ConnectionLost as error:
             if self.reason.startswith("bad_key"):
-                raise Refused("bad_key", "the server has another key") from error
+                raise Refused("bad_key", "the server's key does not match") from error
             raise
 
     @property

@@ -90,7 +90,9 @@ class MaglineConnection(NumberedConnection):
             if self._refused is not None:
                 raise HandshakeRefused(self._refused, _error_name(self._refused)) from error
             if self.reason.startswith("handshake_failed"):
-                raise HandshakeRefused("handshake_failed", "the server has another key") from error
+                raise HandshakeRefused(
+                    "handshake_failed", "the server's key does not match"
+                ) from error
             raise
         # The server keeps the client of a session (section 4.10): a second sign-on would be
         # refused.

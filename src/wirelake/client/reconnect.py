@@ -117,7 +117,7 @@ class ReconnectingClient(ABC):
                 await self.prepare(connection)
         except TimeoutError as error:
             connection.abort()
-            raise ConnectionLost(f"{self.settings.where.place}: no sign-on in time") from error
+            raise ConnectionLost(f"{self.settings.where.place}: sign-on timed out") from error
         except BaseException:
             connection.abort()
             raise

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import Binding
-from wirelake.wire.errors import unknown
+from wirelake.wire.errors import invalid, unknown
 
 from .errors import BadCall
 
@@ -25,6 +25,10 @@ __all__ = [
 _KEY_BYTES: Final = 32
 _BOUND: Final = ("pinned", "psk", "anonymous", "allow_plaintext", "dialect")
 """Options that only some protocols have; their bindings list them."""
+_POSITIVE: Final = (
+    *("backoff_s", "max_backoff_s", "connect_timeout_s", "sign_on_timeout_s"),
+    *("timeout_s", "max_waiting", "heartbeat_s"),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,13 +77,9 @@ class Settings:
         for name in ("pinned", "psk"):
             value = _key(name, getattr(self, name))
             object.__setattr__(self, name, value)
-        for name in ("backoff_s", "max_backoff_s", "connect_timeout_s", "sign_on_timeout_s"):
-            if not getattr(self, name) > 0:
-                raise BadCall(f"{name}: expected more than 0")
-        if not self.timeout_s > 0 or self.max_waiting < 1:
-            raise BadCall("timeout_s and max_waiting: expected more than 0")
-        if self.heartbeat_s is not None and not self.heartbeat_s > 0:
-            raise BadCall("heartbeat_s: expected more than 0")
+        for name in _POSITIVE:
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise BadCall(invalid(name, getattr(self, name), "more than 0"))
         self._check_protocol()
         if self.where.tls and self.tls is None:
             object.__setattr__(self, "tls", ssl.create_default_context())

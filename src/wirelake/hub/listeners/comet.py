@@ -302,7 +302,7 @@ class CometConnection(Connection):
         try:
             session.send(MessageList(messages=page))
         except SessionError:
-            _log.exception("a list for connection %d could not be written", self.id)
+            _log.exception("connection %d: cannot write a message list", self.id)
             session.send(_error(HubError("internal")))
         if session.can_push != could_push:
             self._regroup()

@@ -313,7 +313,7 @@ class EsnpConnection(Connection):
         if target != _AUTH:
             self.answer(request, HubError("auth_required", "auth required"))
         elif self._signing_on:
-            self.answer(request, HubError("too_busy", "one attempt at a time"))
+            self.answer(request, HubError("too_busy", "another sign-on is pending"))
         else:
             self._signing_on = True
             signed = partial(self._signed_on, request)

@@ -556,7 +556,7 @@ def deliver(
     try:
         connection.deliver(notifications)
     except Exception:
-        _log.exception("connection %d: could not deliver notifications", connection.id)
+        _log.exception("connection %d: cannot deliver notifications", connection.id)
         connection.drop("internal")
     else:
         counters.delivered[connection.protocol] += len(notifications)

@@ -124,10 +124,10 @@ def check_publication(publication: Publication, limits: ActiveLimits, *, known_t
     if len(publication.content) > limit:
         raise HubError("too_large", f"content is {len(publication.content)} bytes; maximum {limit}")
     if not 0 <= publication.type <= 0xFF:
-        raise HubError("bad_arguments", "type: expected 0 to 255")
+        raise HubError("bad_arguments", invalid("type", publication.type, "0-255"))
     ttl_s = publication.ttl_s
     if ttl_s is not None and not 0 <= ttl_s <= _MAX_TTL_S:
-        raise HubError("bad_arguments", "ttl_s: expected 0 to ten years in seconds")
+        raise HubError("bad_arguments", invalid("ttl_s", ttl_s, f"0-{_MAX_TTL_S:.0f} seconds"))
     key = publication.key
     if key and (len(key) > _MAX_CHARACTERS or not _is_text(key)):
         raise HubError(

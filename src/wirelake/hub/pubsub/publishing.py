@@ -406,7 +406,7 @@ class PublishQueue:
         try:
             done(error or Published(queued.notification.id, queued.audience))
         except Exception:
-            _log.exception("the callback of a publish raised")
+            _log.exception("the callback of a publish raised an exception")
 
     def _release(self, queued: QueuedPublication) -> None:
         notification, topic, client = queued.notification, queued.topic, queued.client
