@@ -84,11 +84,8 @@ class Authority:
         self._signed_on = signed_on
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
-    def check(self, client_id: str, token: str) -> bool:
-        """Return whether this is the client's token."""
-        return self._known(client_id, token) is not None
-
-    def _known(self, client_id: str, token: str) -> ClientRow | None:
+    def verify(self, client_id: str, token: str) -> ClientRow | None:
+        """Return the client if this is its token; None otherwise."""
         try:
             client_id.encode()
         except UnicodeEncodeError:
@@ -96,8 +93,8 @@ class Authority:
         row = self._store.client(client_id)
         # Always a comparison, in constant time: the duration of a refusal must not tell whether the
         # client exists, or how much of the hash is right.
-        right = hmac.compare_digest(token_hash(token), _NO_CLIENT if row is None else row.token)
-        return row if right else None
+        valid = hmac.compare_digest(token_hash(token), _NO_CLIENT if row is None else row.token)
+        return row if valid else None
 
     def delay(self, address: str) -> float:
         """Return how long the next attempt from this address is delayed, in seconds."""
@@ -123,7 +120,7 @@ class Authority:
 
         To be called when `delay` is 0. HubError `storage_failed` when the store cannot be read.
         """
-        row = self._known(client_id, token)
+        row = self.verify(client_id, token)
         if row is None:
             self._counters.auth_failures[connection.protocol] += 1
             self._failed(connection.peer[0])
