@@ -97,6 +97,7 @@ class ConnectionDecoder:
             file,
         )
         yield from self._handle(stream, events)
+        # FIN or RST may have been reached with this segment, or with one that it made deliverable.
         if stream.assembler.finished and not stream.ended:
             yield from self._end(stream, still_open=False)
 
@@ -106,6 +107,7 @@ class ConnectionDecoder:
             if not stream.ended:
                 yield from self._handle(stream, stream.assembler.end())
                 yield from self._end(stream, still_open=still_open)
+        # Too few bytes to decide so far: decide with what there is.
         if not self._decided and self._sniffer is not None:
             self._sniffer.end()
             yield from self._decide(self._sniffer)
@@ -164,6 +166,7 @@ class ConnectionDecoder:
     def _sniff(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
         self._waiting.append((stream, event))
         if self._sniffer is None:
+            # A gap or an end before the first byte decides nothing.
             if not isinstance(event, Data):
                 return
             self._sniffer = self._context.chooser.sniffer(stream.coverage.direction)

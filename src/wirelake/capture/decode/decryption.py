@@ -89,6 +89,8 @@ class KeyRing:
                 continue
             if selector is not None:
                 self._order.append(selector)
+        # The oldest lines are dropped first: a recording has the keys of a connection shortly
+        # before its messages.
         while len(self._order) > KEPT_SECRETS:
             self._drop_secret(self._order.popleft())
         return problems
@@ -177,6 +179,7 @@ def _check(protocol: Protocol, keys: Keys) -> None:
     if opener is None or not keys:
         raise ValueError(f"{protocol.name} has no keys" if opener is None else "there are no keys")
     wrong = ""
+    # A key may be valid in one dialect only, and the ring does not know which one will be read.
     for dialect in protocol.dialects:
         try:
             opener(keys, None, dialect)
@@ -271,12 +274,15 @@ class Decryptor:
         if self._version != self._ring.version:
             self._version = self._ring.version
             keys = self._ring.candidates(self._selectors)
+            # Openers have state (counters of earlier messages): new ones only if the keys differ.
             if keys != self._keys or not self._openers:
                 self._keys = keys
                 self._create_all()
 
     def _select(self, selector: Selector) -> None:
         if selector not in self._selectors:
+            # Between the connection's id, which is the most specific, and the keys for all
+            # connections. A new sign-on replaces the selector of an earlier one.
             self._selectors[1:-1] = [selector]
             self._version = -1
 
@@ -328,6 +334,7 @@ class Decryptor:
             except WireError as error:
                 first = first or error
                 continue
+            # The opener that fits is tried first from now on.
             if opener is not openers[0]:
                 openers.remove(opener)
                 openers.insert(0, opener)
@@ -341,6 +348,7 @@ class Decryptor:
         if mark is None:
             return False
         if self._describer.dialect in mark.unmarked_dialects:
+            # Only a key can tell in these dialects: without one the body counts as plaintext.
             return not self._keys
         return len(body) < mark.overhead_bytes or not body.startswith(mark.prefix)
 

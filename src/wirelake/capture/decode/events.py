@@ -101,6 +101,7 @@ def _closed(
         found.over = True
         yield Closed(ts_ns, connection, direction, "rst")
         return
+    # The side that sent the first FIN closed the connection.
     found.first_fin = found.first_fin or direction
     found.closed.add(direction)
     if len(found.closed) == 2:

@@ -74,6 +74,7 @@ class Framing:
         self._direction: Direction | None = direction if protocol.directed else None
         model = protocol.model(self.dialect)
         self._scan = getattr(protocol.codec(self.dialect), f"scan_{model.name}")
+        # The generated scan knows the protocol's limit as the default of its argument.
         self._limit: int = inspect.signature(self._scan).parameters["limit"].default
         self._searched = min(self._limit, SEARCHED_BYTES)
         self._head_size = head_size(model)
@@ -113,9 +114,12 @@ class Framing:
         except NeedMore as error:
             return Need(error.need, error.resume)
         except DecodeError as error:
+            # An invalid but incomplete head is waited for: its missing bytes may still delimit the
+            # frame, and the result must not depend on how a stream was cut into packets.
             if available < self._head_size and not final:
                 return Need(1, None)
             return BadHead(error)
+        # Through a memoryview, so that the bytes are copied once, not twice.
         raw = bytes(memoryview(buffer)[at:stop])
         try:
             message, _ = self.protocol.decode(

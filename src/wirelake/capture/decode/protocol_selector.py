@@ -57,9 +57,12 @@ class ProtocolChooser:
     ):
         """`force_protocol` applies to every connection; else `ports` decides, else the first bytes.
         A recording takes precedence over the default ports."""
+        # An empty port map switches default ports off.
         default = default_ports() if ports is None or ports else {}
         chosen = default if ports is None else ports
         self._ports = {port: registry.find(name) for port, name in chosen.items()}
+        # A configured port that only repeats a default is weaker than a recording, like the default
+        # itself.
         self._overridden = {port for port, name in chosen.items() if default.get(port) != name}
         self._forced = None if force_protocol is None else registry.find(force_protocol)
         self._dialects = {

@@ -201,6 +201,7 @@ class FrameReader:
         )
         self._buffer += event.payload
         found: list[Read] = []
+        # Nothing can be decided before: the scan has said how many bytes it needs.
         if len(self._buffer) >= self._wanted:
             self._advance(found, final=False)
             self._forget()
@@ -231,6 +232,7 @@ class FrameReader:
         self._advance(found, final=True)
         left = len(self._buffer) - self._at
         if left and self._fault is None:
+            # The file ended, not the stream: an unfinished frame is not a fault.
             if still_open:
                 self.ignored_bytes += left
                 self._at = len(self._buffer)
@@ -279,6 +281,7 @@ class FrameReader:
         """Search for a complete valid frame. Return False when more bytes are needed."""
         at = self._next_start()
         if at is None:
+            # The end of the buffer may be the beginning of a magic.
             kept = 0 if final else max(0, self._framing.magic_size - 1)
             self._absorb(max(self._at, len(self._buffer) - kept))
             return False
@@ -290,6 +293,7 @@ class FrameReader:
         )
         if isinstance(verdict, Good):
             self._close(found)
+        # A frame may begin here: wait, rather than search on and miss it.
         elif isinstance(verdict, Need) and not final:
             self._await(verdict)
             return False

@@ -68,6 +68,7 @@ class Reader:
     def block(self, buf: bytes, begin: int, end: int, offset: int) -> Element | None:
         """Return the content of the block in `buf` from `begin` to `end`, which is at `offset` in
         the file; None for blocks that carry nothing for us."""
+        # Unknown block types are skipped, as the pcapng specification demands of readers.
         read = self._kinds.get(self._u32(buf, begin))
         if read is None:
             return None
@@ -97,6 +98,7 @@ class Reader:
 
     def _section(self, buf: bytes, begin: int, end: int, offset: int) -> Section:
         self._need(begin, end, 28)
+        # The reader has checked that one of both byte orders fits.
         self._use("little" if buf[begin + 8] == fmt.BYTE_ORDER_MAGIC & 0xFF else "big")
         self.interfaces = []
         source, sequence = self._origin(buf, begin + 24, end - 4)
@@ -105,6 +107,7 @@ class Reader:
     def _origin(self, buf: bytes, begin: int, end: int) -> tuple[str | None, int | None]:
         for code, at, size in options(buf, begin, end, self.order):
             prefix_end = at + 4 + len(fmt.ORIGIN_PREFIX)
+            # As for packets: the PEN alone does not make it ours.
             ours = code == fmt.OPTION_CUSTOM_TEXT and self._u32(buf, at) == fmt.PEN
             if ours and buf[at + 4 : prefix_end] == fmt.ORIGIN_PREFIX:
                 origin = _json(buf[prefix_end : at + size]) or {}
@@ -191,6 +194,8 @@ class Reader:
             if code == fmt.OPTION_FLAGS and size == 4:
                 flags = self._u32(buf, at)
             elif code == fmt.OPTION_CUSTOM_BINARY and size == _MARK_SIZE:
+                # All of PEN, magic and version must match: the PEN is shared by all who have none
+                # of their own.
                 known = buf[at + 4 : at + 7] == fmt.MARK_MAGIC + bytes([fmt.MARK_VERSION])
                 found = int.from_bytes(buf[at + 8 : at + 16], "little")
                 if known and self._u32(buf, at) == fmt.PEN and 0 < found <= _MOST_ID:
@@ -201,6 +206,7 @@ class Reader:
         self._need(begin, end, 16)
         interface = self._on(0)
         original = self._u32(buf, begin + 8)
+        # Simple packet blocks have no captured length.
         captured = min(original, interface.snap_length or original)
         if captured > end - begin - 16:
             raise _BadBlockError("bad_block", f"{captured} captured bytes do not fit their block")
@@ -226,6 +232,7 @@ class Reader:
 
 
 def _fact(text: bytes, offset: int) -> Fact:
+    # Other tools may rewrite the file and pad with zeros instead of spaces.
     data = _json(text.rstrip(b"\0"))
     if data is None:
         raise _BadBlockError("bad_fact", "invalid fact: not a JSON object")

@@ -93,6 +93,7 @@ class Feed:
         self.base += dropped
         want -= dropped
         held = len(parts[0])
+        # See the docstring: growth by half keeps the cost for each byte constant.
         want_at_least = max(want, held + held // 2)
         try:
             while held < want_at_least:
@@ -125,6 +126,8 @@ def open_feed(path: str | os.PathLike[str], limits: Limits) -> Iterator[Feed]:
 
 def _bounded(chunks: Iterator[bytes], file: BinaryIO, limits: Limits) -> Iterator[bytes]:
     """Yield chunks up to the size that a compressed file of this size may expand to."""
+    # The size on disk, not the bytes read so far: a bomb may hide behind a long harmless beginning,
+    # and a short one must not be refused at once.
     size = os.fstat(file.fileno()).st_size
     left = max(limits.bomb_free_bytes, limits.bomb_ratio * size)
     for chunk in chunks:
@@ -138,11 +141,14 @@ def _bounded(chunks: Iterator[bytes], file: BinaryIO, limits: Limits) -> Iterato
 def _gunzip(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
     rest = b""
     while rest := rest or file.read(limits.chunk_bytes):
+        # A gzip file may have several members, as `cat a.gz b.gz` makes them.
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
             if not rest and not (rest := file.read(limits.chunk_bytes)):
                 raise _EarlyEndError("truncated_file", "the gzip data is cut off")
             try:
+                # Bounded output for each call, so that a bomb cannot expand at once; the rest of
+                # the input is in `unconsumed_tail`.
                 yield from _non_empty(member.decompress(rest, limits.chunk_bytes))
             except zlib.error as error:
                 raise _EarlyEndError("truncated_file", f"broken gzip data: {error}") from error

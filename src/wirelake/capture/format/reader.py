@@ -151,6 +151,7 @@ def _records(
     scale = 1_000_000_000 // interface.ticks_per_s
     while feed.has(pos, PCAP_RECORD_SIZE):
         seconds, parts, captured, original = head.unpack_from(feed.buffer, pos - feed.base)
+        # A bad length, because no packet is that long. The search starts one byte further.
         if captured > limits.block_bytes:
             start, first = pos, feed.take(pos, 256)
             pos = _next_chain(feed, pos + 1, interface, head, limits)
@@ -208,6 +209,8 @@ def _plausible_chain(
         _, parts, captured, original = head.unpack_from(feed.buffer, pos - feed.base)
         if parts >= interface.ticks_per_s:
             return False
+        # Stricter than for records in sequence: an empty record, or one longer than its original,
+        # is valid there, but would match too many arbitrary bytes here.
         if not 0 < captured <= original <= limits.block_bytes:
             return False
         pos += PCAP_RECORD_SIZE + captured
@@ -242,6 +245,7 @@ def read_pcapng(feed: Feed, limits: Limits) -> Iterator[Element]:
         wrong = wrong or _contradicted(feed, pos, length, reader.order)
         if wrong:
             start, first = pos, feed.take(pos, FAULT_BYTES)
+            # Blocks are aligned to four bytes, so the search is too.
             pos = _next_block_chain(feed, pos + 4, reader.order, limits)
             yield fault_up_to(pos, start, first, wrong)
             continue
@@ -307,6 +311,7 @@ def _likely_blocks(window: bytes, begin: int, order: Order, limits: Limits) -> I
     """Yield positions in a window where a block may begin: a section header, or a plausible length
     whose second copy agrees or lies beyond the window."""
     count = (len(window) - begin) // 4
+    # All words of the window at once, in C, instead of unpacking them one by one in Python.
     words = array("I", window[begin : begin + 4 * count])
     if order != sys.byteorder:
         words.byteswap()
@@ -315,6 +320,8 @@ def _likely_blocks(window: bytes, begin: int, order: Order, limits: Limits) -> I
             yield begin + 4 * index
         elif _SMALLEST <= length <= limits.block_bytes and length % 4 == 0:
             last = index + length // 4 - 1
+            # The second copy of the length decides, if it is in the window already. This leaves few
+            # candidates to look at one by one.
             if last >= count or words[last] == length:
                 yield begin + 4 * index
 

@@ -250,6 +250,8 @@ def _parts(path: Path) -> tuple[str, int] | None:
 def seal(path: Path) -> Path:
     """Rename an open file, which is completely on disk, to its sealed name."""
     sealed = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SUFFIX)
+    # The content is on disk already (`Output.seal`), so the name never refers to less than all of
+    # it.
     path.rename(sealed)
     sync_folder(path.parent)
     return sealed
@@ -274,13 +276,16 @@ class Output:
     def __init__(self, folder: Path, source: str, sequence: int):
         self.path = folder / f"{source}-{sequence:08d}{OPEN_SUFFIX}"
         """Its name while it is open."""
+        # A sealed file is never overwritten, whatever sequence the caller asks for.
         sealed = folder / f"{source}-{sequence:08d}{SUFFIX}"
         if sealed.exists():
             raise FileExistsError(f"{sealed} already exists")
+        # O_EXCL: two recorders of the same source in one folder must not share a file.
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
 
     def write(self, data: bytes) -> None:
         """Write all of it, or raise OSError and truncate the file to what it was before."""
+        # os.write may write a part only, on a full disk for example.
         view, begin = memoryview(data), os.lseek(self._file, 0, os.SEEK_CUR)
         try:
             while view:

@@ -51,7 +51,10 @@ class Masker:
             self._hide_content or self._may_have_secrets(message) or self._has_undecoded(message)
         ):
             return raw
+        # Tracing visits every field in Python; frames without secrets, which are most, do not get
+        # here.
         root = trace(self._model, raw, direction=self._direction)
+        # Encrypted content cannot be traced: it is hidden as a whole, or kept as it is.
         transformed = any(getattr(message, flag, False) for flag in self._transform_flags)
         masked = bytearray(raw)
         for start, stop in self._hidden(root, raw, transformed):

@@ -162,6 +162,7 @@ class Recorder:
         open."""
         stream = self._streams[direction][connection]
         size = len(frames)
+        # One comparison covers both a new file and an outage, whose file number no connection has.
         if stream.connection.file != self._current or not 0 < size <= fmt.PACKET_LIMIT:
             self._record_slowly(stream, frames, ts_ns)
             return
@@ -203,6 +204,7 @@ class Recorder:
         if self._outage is None:
             self._close(stream, ts_ns, data)
             self._flush_and_rotate(ts_ns)
+        # Beyond the limit a close is lost; the connection then ends with the capture.
         elif len(self._outage.closes) < _CLOSES_LIMIT:
             self._outage.closes.append((stream, ts_ns, data))
 
@@ -218,6 +220,7 @@ class Recorder:
         self._outage = _Outage(ts_ns, reason, Lost(), [])
         self._current = _NO_FILE
         with suppress(OSError):
+            # A file without any flushed block would be empty: remove it.
             if self._written:
                 self._sealer.seal(self._output)
             else:
@@ -230,6 +233,7 @@ class Recorder:
             return
         with suppress(OSError):
             self._sealer.wait()
+        # The file of the outage may have been sealed, left open or removed: ask the folder.
         used = next_sequence(self._folder, self._source)
         sequence = max(used, self.sequence + (self._written > 0))
         head = self._head(sequence)
@@ -311,6 +315,7 @@ class Recorder:
         """Start the next file. The previous one is sealed in the background."""
         self.flush()
         self._sealer.wait()
+        # Opened before the old one is given away: if it fails, the recorder still has a file.
         following = Output(self._folder, self._source, self.sequence + 1)
         self._sealer.seal(self._output)
         self._output = following
@@ -334,6 +339,8 @@ class Recorder:
         """Flush and rotate if it is time."""
         if self._pending_bytes >= self._flush_bytes or ts_ns >= self._due_ns:
             self.flush()
+            # From the flush on, not from the first pending block: one comparison in the hot path is
+            # enough.
             self._due_ns = ts_ns + self._flush_ns
         if not self._rotate_at_ns:
             self._rotate_at_ns = ts_ns + self._rotate_ns
@@ -364,6 +371,7 @@ class Recorder:
             self._write_open_fact(stream.connection, ts_ns, continued=True)
         for begin in range(0, len(frames), fmt.PACKET_LIMIT):
             end = begin + fmt.PACKET_LIMIT
+            # Readers that know the marks need no reassembly; others see consecutive segments.
             marks = fmt.MARK_CONTINUES if begin else 0
             marks |= fmt.MARK_UNFINISHED if end < len(frames) else 0
             self._pending_bytes += stream.append_marked(

@@ -132,6 +132,7 @@ class ConnectionTable:
         dropped = self._drop_closed()
         source = Endpoint(segment.src, segment.src_port)
         target = Endpoint(segment.dst, segment.dst_port)
+        # Sorted endpoints, so that both directions have the same key.
         key = packet.connection or ((source, target) if source <= target else (target, source))
         found = self._held.get(key)
         if found is not None and _is_new_connection(found, segment):
@@ -140,9 +141,11 @@ class ConnectionTable:
         if found is None:
             found = self._begin(key, segment, source, target)
             self._held[key] = found
+            # After the new one was added, so that it cannot evict itself.
             if len(self._held) > self._limit:
                 dropped.append(self._held.popitem(last=False)[1])
         else:
+            # An OrderedDict is the list by last use: the first entry is the one to evict.
             self._held.move_to_end(key)
         direction = packet.direction or ("c2s" if source == found.client else "s2c")
         was_over = found.over
@@ -162,6 +165,8 @@ class ConnectionTable:
         dropped: list[Connection] = []
         while self._closed_since and self._closed_since[0][0] + self._grace_ns <= self._now_ns:
             _, connection = self._closed_since.popleft()
+            # It may have been replaced or evicted meanwhile; then the key belongs to another
+            # connection or to none.
             if self._held.get(connection._key) is connection:
                 dropped.append(self._held.pop(connection._key))
         return dropped

@@ -95,6 +95,7 @@ def segment(packet: Packet) -> Segment | Note:
     """Return the TCP segment of a packet, or the reason why it has none."""
     try:
         kind, at = _link(packet.link, packet.data)
+        # Some tools write an original length of 0, or less than captured: the larger one counts.
         wire = max(packet.original, len(packet.data)) - at
         if kind == _IPV4:
             src, dst, at, size = _ipv4(packet.data, at, wire)

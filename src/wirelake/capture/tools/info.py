@@ -196,6 +196,7 @@ class _Tally:
         connection, _, dropped = self._table.assign(found)
         self._held.difference_update(dropped)
         server = self._server(connection.server.port)
+        # Connections that were dropped are forgotten, or the set would grow with the capture.
         server.connections += connection not in self._held
         server.packets += 1
         server.payload_bytes += len(found.payload)

@@ -108,6 +108,8 @@ def redact(
         raise FileExistsError(f"{target} already exists")
     chooser = ProtocolChooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
     pseudonyms = None if addresses is None else Pseudonyms(addresses)
+    # Written under another name, so that an interrupted run does not leave a file that looks
+    # complete.
     part = target.with_name(target.name + ".part")
     try:
         with open_feed(path, limits) as feed, part.open("xb", buffering=0) as stream:
@@ -115,6 +117,8 @@ def redact(
             for element in elements(path, limits=limits):
                 copy.element(element)
             copy.finish()
+            # On disk before the rename, or a power loss could leave an empty file with the final
+            # name.
             os.fsync(stream.fileno())
         part.rename(target)
     finally:
@@ -310,6 +314,7 @@ def erase_packet(packet: Packet, pseudonyms: Pseudonyms | None) -> bytes:
     if not isinstance(where, Headers):
         return bytes(len(packet.data))
     head = bytearray(packet.data[: where.payload])
+    # A checksum over the original payload would reveal two bytes about it.
     head[where.tcp + 16 : where.tcp + 18] = bytes(2)  # the checksum depends on the payload
     if pseudonyms is not None:
         _hide_addresses(head, packet.link, where, pseudonyms)
@@ -397,6 +402,7 @@ class BlockEraser:
     def filler(self, size: int) -> Iterator[bytes]:
         """As `Eraser`: blocks of a type that readers skip."""
         while size:
+            # A block has at least 12 bytes: a remainder smaller than that cannot be left over.
             piece = size if size < 2 * _CHUNK else _CHUNK
             yield self._block(piece)
             size -= piece
@@ -428,6 +434,7 @@ class BlockEraser:
             return raw
         data = {name: value for name, value in fact.data.items() if name not in _HOSTS}
         text = fact_text(fact.kind, fact.ts_ns, fact.connection, data)
+        # Other JSON writers may have packed the fact more tightly than we do: then it is erased.
         if len(text) > len(raw) - 16:
             return self._block(len(raw))
         return raw[:12] + text.ljust(len(raw) - 16) + raw[-4:]

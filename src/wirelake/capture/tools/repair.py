@@ -74,6 +74,7 @@ def repair(
             _copy_readable(path, stream, result, limits)
             stream.flush()
             os.fsync(stream.fileno())
+        # Complete and on disk: now it gets its name.
         part.rename(target)
         sync_folder(target.parent)
     finally:
@@ -92,6 +93,7 @@ def _copy_readable(
                 result.packets += 1
             elif isinstance(element, FileFault):
                 _add_fault(result, element)
+                # Without a valid first header no reader would accept the copy.
                 if element.offset == 0:
                     _write_section_header(feed, stream, element)
                 else:

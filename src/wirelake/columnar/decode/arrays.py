@@ -77,7 +77,9 @@ def gather_binary(
     buf: NDArray[np.uint8], starts: NDArray[Any], sizes: NDArray[Any], valid: Mask | None = None
 ) -> tuple[pa.Array, bool]:
     """Return slices of a buffer as a binary array, and whether all bytes are ASCII."""
+    # A size of -1 marks a missing value.
     kept = np.maximum(sizes, 0)
+    # int32 offsets, Arrow's `binary`: the bytes of a batch are bounded by BATCH_BYTES.
     offsets = np.zeros(len(starts) + 1, np.int32)
     np.cumsum(kept, out=offsets[1:])
     out = np.empty(int(offsets[-1]), np.uint8)
@@ -114,6 +116,7 @@ def scatter(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
     Only buffers with one entry for each row are rebuilt. The bytes of texts and the items of lists
     keep their order, so their buffers are shared; `pc.take` would copy them.
     """
+    # All rows chose this alternative: nothing to do, not even a copy.
     if len(chosen) == rows:
         return compact
     if not len(chosen):
@@ -130,6 +133,8 @@ def _scatter(
     compact: pa.Array, chosen: NDArray[np.intp], rows: int, valid: pa.Buffer | None
 ) -> pa.Array:
     kind = compact.type
+    # Sliced arrays have offsets in all their buffers. They are rare here, so the general but slower
+    # `take` is good enough.
     if compact.offset or pa.types.is_null(kind):
         indices = np.full(rows, -1, np.int32)
         indices[chosen] = np.arange(len(chosen), dtype=np.int32)
@@ -152,6 +157,8 @@ def _scatter(
         bits[chosen] = np.unpackbits(packed, count=len(chosen), bitorder="little")
         return pa.Array.from_buffers(kind, rows, [valid, bitmap(bits)])
     width = kind.bit_width // 8
+    # Bits are moved as unsigned integers of the same width: floats and timestamps need no case of
+    # their own.
     values = np.zeros(rows, f"u{width}")
     values[chosen] = np.frombuffer(parts[1], f"u{width}", len(chosen))
     return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(values)])
@@ -198,6 +205,7 @@ class ArrowBuilder:
         for column in self._columns.plan.tables[0].columns:
             array = self._columns[column]
             if column.name.endswith("_ends"):
+                # Ascending, so that the end of the row before is already right.
                 for row in bad:
                     array[row] = array[row - 1] if row else 0
             elif column.name.endswith("_alternative"):
@@ -279,6 +287,8 @@ class ArrowBuilder:
                 continue
             chosen = np.flatnonzero(tags == index)
             inner = kind.field(name).type
+            # Compact first: comet has more than ten alternatives, and most rows would be null in
+            # each.
             compact = self._structs(shape.shapes[index], inner, len(chosen), None)
             self.chosen[name] = chosen, compact
             found[name] = scatter(compact, chosen, rows)
@@ -287,6 +297,8 @@ class ArrowBuilder:
     def _rows(self, shape: RowList, kind: pa.DataType, rows: int) -> pa.Array:
         """Return the types of all rows, and for each kind the list of its rows."""
         tags, ends = self._columns[shape.tag], self._columns[shape.ends]
+        # The number of rows of each message, from the ends; so the kernel does not have to write an
+        # owner for each row.
         owners = np.repeat(np.arange(rows), np.diff(ends, prepend=0))
         types, parts = pa.array(tags.copy()), [None, self._offsets(ends)]
         listed = kind.field("types").type
@@ -359,6 +371,7 @@ def _node_numbers(node: dict[str, NDArray[Any]]) -> dict[str, pa.Array]:
     found = {"int": pa.Array.from_buffers(pa.int64(), count, [valid, pa.py_buffer(bits.copy())])}
     narrow, wide = what == REAL32, what == REAL64
     if narrow.any() or wide.any():
+        # Both widths share the column of 64 bits; a float32 has its bits in the lower half.
         reals = np.where(wide, bits, 0).view(np.float64)
         reals = np.where(narrow, bits.astype(np.uint32).view(np.float32), reals)
         data = pa.py_buffer(np.ascontiguousarray(reals, np.float64))

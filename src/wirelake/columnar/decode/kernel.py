@@ -94,6 +94,7 @@ class Decoder:
         count = len(starts)
         size = int((stops - starts).sum()) if count else 0
         arrays = self._arrays(count, size)
+        # An alternative without fields has no columns and needs no counter.
         tables = [table for table in self.plan.tables[1:] if table.columns]
         bad = np.empty(count, np.int64)
         counts = np.zeros(len(tables), np.int64)
@@ -104,6 +105,7 @@ class Decoder:
         rows = {self.plan.tables[0]: count} | {
             table: int(number) for table, number in zip(tables, counts, strict=True)
         }
+        # Views of the scratch arrays, cut to the rows that were written.
         cut = {
             column: arrays[column][: rows[table]]
             for table in self.plan.tables
@@ -121,6 +123,7 @@ class Decoder:
             rows = count if not table.min_row_bytes else size // table.min_row_bytes + 1
             for column in table.columns:
                 scratch = self._scratch.get(column)
+                # Grown by doubling (`_reserve`), so a long capture allocates a few times at most.
                 if scratch is None or len(scratch) < rows:
                     self._scratch[column] = _reserve(rows, np.dtype(column.dtype))
         return self._scratch
@@ -131,6 +134,7 @@ def _reserve(rows: int, dtype: np.dtype[Any]) -> NDArray[Any]:
 
     `np.empty` may return memory that was used before, whose pages count as resident.
     """
+    # Rounded up to a power of two, in rows. mmap needs a size above 0.
     size = dtype.itemsize << max(rows - 1, 1).bit_length()
     return np.frombuffer(mmap.mmap(-1, size), dtype)
 
@@ -164,6 +168,7 @@ class Kernels:
 
     def scan(self, data: NDArray[np.uint8], run_starts: Ints, run_stops: Ints) -> Frames:
         """Find the frames of runs, each from its start."""
+        # No run can have more frames than its bytes divided by the smallest frame.
         capacity = int((run_stops - run_starts).sum()) // self._min_frame_bytes + 1
         starts, stops, runs = (np.empty(capacity, np.int64) for _ in range(3))
         reached, wrong = np.empty(len(run_starts), np.int64), np.empty(len(run_starts), np.bool_)
@@ -193,6 +198,8 @@ def _plans(protocol: Protocol, dialect: str) -> dict[str, Plan]:
 
 @functools.cache
 def _module(protocol: Protocol, dialect: str) -> ModuleType:
+    # Committed kernels are modules of the package, others are written to the cache folder. Both are
+    # files, which Numba's cache needs.
     if is_committed(protocol, dialect):
         return importlib.import_module(f"wirelake.columnar.kernels.{protocol.name}_{dialect}")
     stem = f"wirelake_kernel_{protocol.name.replace('-', '_')}_{dialect}"

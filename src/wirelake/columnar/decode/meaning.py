@@ -39,6 +39,8 @@ class Coded:
         rows = len(self.codes)
         if not self.texts or not rows:
             return pa.nulls(rows, pa.string())
+        # A batch often has a single name or status: then the cached array is shared and nothing is
+        # built.
         low, high = int(self.codes.min()), int(self.codes.max())
         if low == high:
             return pa.nulls(rows, pa.string()) if low < 0 else repeated(self.texts[low], rows)
@@ -117,6 +119,8 @@ class Evaluator:
 
     def value(self, term: terms.Term | str | None) -> Value | None:
         """Return the column of a term; None when no message has a value."""
+        # By identity: terms live as long as their protocol, and comparing them by value would
+        # compare whole trees.
         if id(term) not in self._known:
             self._known[id(term)] = self._evaluated(term)
         return self._known[id(term)]
@@ -210,6 +214,7 @@ class Evaluator:
         found = [value for each in term.terms if (value := self.value(each)) is not None]
         if not found:
             return None
+        # Two columns at a time, so that only pairs that occur are joined, not all combinations.
         joined = _coded(found[0])
         for each in found[1:]:
             joined = _joined_pairs(joined, _coded(each), term.separator)
@@ -229,6 +234,7 @@ class Evaluator:
             name, wanted = where
             indices = np.flatnonzero(values.field(name).to_numpy() == wanted)
             messages = messages[indices]
+        # Messages ascend, so the first row of each is where the number changes.
         first = np.ones(len(messages), np.bool_)
         first[1:] = messages[1:] != messages[:-1]
         return messages[first], indices[first], values
@@ -335,6 +341,7 @@ def _digits(value: Value | None) -> Coded | None:
 
 def _selected(test: NDArray[np.bool_], then: Coded, otherwise: Coded) -> Coded:
     """Return one column where a test holds, another where it does not."""
+    # The texts of both columns are concatenated, so the codes of the second are shifted.
     moved = np.where(otherwise.codes < 0, -1, otherwise.codes + len(then.texts))
     return Coded(np.where(test, then.codes, moved).astype(np.int32), then.texts + otherwise.texts)
 
@@ -370,6 +377,7 @@ def _first(parts: list[_Part], total: int) -> Value | None:
     if not found:
         return None
     if all(isinstance(value, Coded) for _, value in found):
+        # Written from the last term to the first, so that an earlier one overwrites a later one.
         codes, texts = np.full(total, -1, np.int32), list[str]()
         for rows, value in reversed(found):
             assert isinstance(value, Coded)

@@ -140,13 +140,18 @@ class MessageBuilder:
         kind = self.schema.field(self.protocol.name).type if unreadable else self._whole
         struct = arrays.struct(kind, rows)
         fields = self._fields(columns, arrays, struct)
+        # `bad` is a list of slices; a mask is easier to extend by what the stages below reject.
         rejected = np.zeros(rows, np.bool_)
         rejected[columns.bad] = True
         sealed = self._stages(slices, columns, fields, rejected)
+        # With stages, the flags of the head say what is sealed. Without, the body itself may be
+        # marked.
         if sealed is None:
             sealed = self._sealed.mask(slices, columns, arrays)
         body = self._body(fields)
         if keys is not None:
+            # First learn, then decrypt: a sign-on and the first sealed message may be in the same
+            # batch.
             keys.learn(slices, fields)
             if sealed.any():
                 body, sealed, unopened = decrypt_batch(keys, slices, fields, body, sealed)
@@ -160,6 +165,7 @@ class MessageBuilder:
         batch = self._batch(slices, fields, struct, body, sealed)
         tunnels = self.protocol.meaning.tunnels
         tunnelled = None if tunnels is None else self._tunnelled(tunnels, slices, fields, ~rejected)
+        # `take` copies all columns, so it is skipped for the usual batch without rejected slices.
         kept = np.flatnonzero(~rejected)
         if len(kept) < rows:
             batch = batch.take(pa.array(kept))
@@ -186,6 +192,7 @@ class MessageBuilder:
             fields.name = Coded(np.zeros(len(struct), np.int32), (name,))
         else:
             tags = columns[choice.tag].astype(np.int32)
+            # The tag of a rejected slice is whatever the last call left there.
             tags[columns.bad] = -1
             fields.name = Coded(tags, choice.names)
         return fields
@@ -279,6 +286,8 @@ class MessageBuilder:
             body = _null_where(body, sealed)
         numbers = slices.pieces.columns
         piece = slices.piece
+        # A frame may begin in the middle of a packet: its offset in the file is that of the
+        # packet's payload plus the bytes before it.
         within = slices.starts - numbers[START, piece]
         columns = {
             "ts_ns": pa.array(slices.ts_ns),
@@ -333,6 +342,7 @@ class MessageBuilder:
         if tunnels.carrier not in fields.structs:
             return None
         rows, values = fields.structs[tunnels.carrier]
+        # Only alternatives of the body can be carriers, and these always have rows.
         assert rows is not None
         picked = np.flatnonzero(good[rows])
         if len(picked) < len(rows):
@@ -388,6 +398,8 @@ class MessageBuilder:
 def _inner_pieces(links: Slices, start: int) -> Ints:
     """Return the pieces with the first byte of the messages in tunnels."""
     places = links.starts + start
+    # Most messages in tunnels begin in the packet of their link's frame; only for the others is a
+    # search needed.
     ends = np.append(links.pieces.columns[START, 1:], np.iinfo(np.int64).max)
     piece = links.piece.copy()
     later = places >= ends[piece]
@@ -412,6 +424,7 @@ def _merged(
         return values if chosen is None else scatter(values, chosen, rows)
     places = np.concatenate([chosen for chosen, _ in found if chosen is not None])
     values = pa.concat_arrays([values for _, values in found])
+    # Rows of different alternatives interleave, and `scatter` wants ascending rows.
     order = np.argsort(places, kind="stable")
     return scatter(values.take(pa.array(order)), places[order], rows)
 
@@ -516,6 +529,7 @@ class CoverageCounts:
 
     def forget(self, streams: NDArray[Any]) -> None:
         """Reset streams whose numbers become free."""
+        # Numbers of streams are reused, so the next stream must find no counts of the last one.
         blank = np.zeros(1, ENTRY)
         blank["protocol"] = UNSEEN
         self.entries[streams] = blank[0]
@@ -538,6 +552,7 @@ def coverage_batch(
     """Return the rows of `coverage` for some streams: counters of reassembly and of decoding."""
     entries = coverage.entries[chosen]
     new, gap = streams.new[chosen], streams.gap[chosen]
+    # Undecided, ignored and unseen are all null in the table.
     numbers = np.maximum(entries["protocol"].astype(np.int32), -1)
     columns = {
         "file": Coded(streams.file[chosen], tuple(files)).array(),

@@ -92,6 +92,7 @@ class ProtocolSelector:
 
     def number(self, protocol: Protocol) -> int:
         """Return the number of a protocol; assign one at its first occurrence."""
+        # A handful of protocols, so a list is enough.
         for number, each in enumerate(self.all):
             if each.protocol is protocol:
                 return number
@@ -112,6 +113,7 @@ class ProtocolSelector:
             self._recorded.begin_file()
         self._choose_begun(window)
         entries = self._coverage.entries
+        # Only streams with bytes in this window can decide anything.
         undecided = window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED]
         for connection in np.unique(undecided >> 1).tolist():
             decided, chosen = sniff(self._chooser, window, connection)
@@ -127,12 +129,14 @@ class ProtocolSelector:
 
     def undecided(self) -> NDArray[np.int32]:
         """Return the connections, by slot, whose first bytes have not decided yet."""
+        # Both directions of a connection have the same protocol: look at the c2s streams only.
         numbers = self._coverage.entries["protocol"][: len(self._front.streams) : 2]
         return np.flatnonzero(numbers == UNDECIDED).astype(np.int32)
 
     def _choose_begun(self, window: Window) -> None:
         """Assign protocols to connections that begin in this window, by recording or by port."""
         begun = np.flatnonzero(window.stream >= 0)
+        # The first packet of each connection that has no choice yet.
         begun = begun[self._coverage.entries["protocol"][window.stream[begun]] == UNSEEN]
         connections, first = np.unique(window.stream[begun] >> 1, return_index=True)
         recorded = self._by_recording(window, connections, begun[first])
@@ -209,8 +213,11 @@ def sniff(
     stream = int(window.run_stream[first])
     sniffer = chooser.sniffer(DIRECTIONS[stream & 1])
     data = window.data[window.run_start[first] : window.run_stop[first]]
+    # A new sniffer for each window, from the beginning of the stream: undecided bytes are kept and
+    # delivered again, so no state has to be carried, or saved.
     sniffer.feed(data[: 1 << 16].tobytes())
     waiting = int((window.run_stop[runs] - window.run_start[runs]).sum())
+    # At a gap the first frame can no longer become complete.
     over = bool(np.isin(window.ended, [stream]).any() or (window.run_gap[runs] > 0).any())
     if not sniffer.decided and (over or waiting > WAITING_LIMIT):
         sniffer.end()

@@ -165,6 +165,7 @@ class Scalar:
         """Decode a frame whose bounds are known."""
         pieces = self._pieces(window, delivered, start, stop)
         raw = window.data[start:stop].tobytes()
+        # The frame could be delivered with its last piece.
         last = pieces[-1]
         direction = _direction(direction_code)
         try:
@@ -214,6 +215,8 @@ class Scalar:
         if connection not in self._decryptors:
             describer = self._rows.describer(protocol)
             self._decryptors[connection] = Decryptor(self._ring, describer, connection)
+            # Restored when the connection has its next frame, because creating the openers needs
+            # its protocol and dialect.
             if connection in self._saved:
                 self._decryptors[connection].restore(self._saved.pop(connection))
         found = self._decryptors[connection]
@@ -286,9 +289,11 @@ class Scalar:
     ) -> list[Frame | Fault]:
         """Feed a run of a stream to a reader, or the rest of it from `start` on."""
         found: list[Frame | Fault] = []
+        # From positions in the window's bytes to positions in the stream.
         base = int(window.run_offset[run]) - int(window.run_start[run])
         if start is None:
             start = int(window.run_start[run])
+            # The gap comes before the bytes of the run, unless reading starts in the middle of it.
             missing = int(window.run_gap[run])
             if missing:
                 gap = Gap(

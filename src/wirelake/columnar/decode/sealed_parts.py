@@ -87,6 +87,8 @@ class SealedRows:
         """Return which bodies begin with the seal mark, as `Decryptor` decides it."""
         starts, sizes = columns[shape.start], columns[shape.size]
         sealed = np.asarray(sizes >= self._overhead)
+        # Only bodies long enough for the mark and the overhead; shorter ones cannot be sealed, and
+        # reading their prefix would leave the body.
         places = starts[sealed].astype(np.int64)
         begins = columns.buf[places[:, np.newaxis] + np.arange(len(prefix))]
         sealed[sealed] = (begins == prefix).all(axis=1)
@@ -150,6 +152,8 @@ class ConnectionKeys:
         """Return an encryptor of counter blocks and the IV; None without such a key."""
         both = self._ciphers.setdefault(connection, [None, None])
         chosen = both[direction]
+        # A key may arrive after the first message of its connection, so the choice is repeated
+        # whenever the ring has changed.
         if chosen is None or chosen.version != self.ring.version:
             chosen = both[direction] = self._select(connection, ("c2s", "s2c")[direction], chosen)
             if len(self._ciphers) > _KEPT_CIPHERS:
@@ -202,10 +206,13 @@ def decrypt_batch(
     if cipher is None:
         left_over[rows] = True
         return body, sealed, left_over
+    # One group for each connection and direction: these have their own key and IV.
     connections, place = np.unique(slices.connection[rows], return_inverse=True)
     distinct, group = np.unique(2 * place + slices.directions[rows], return_inverse=True)
     ciphers = [keys.cipher(int(connections[each >> 1]), each & 1) for each in distinct.tolist()]
     known = np.array([each is not None for each in ciphers], np.bool_)[group]
+    # Keys that batches cannot use (another cipher, or with an HMAC key) are tried by the scalar
+    # opener; without any candidate the row just stays sealed.
     for row, has in zip(rows.tolist(), known.tolist(), strict=True):
         if not has and keys.candidates(int(slices.connection[row])):
             left_over[row] = True
@@ -252,10 +259,12 @@ def _decrypt_ctr(
     """Return the bodies with some rows decrypted, which are sorted by group (key and direction)."""
     valid, offset_buffer, data_buffer = body.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[body.offset : body.offset + len(body) + 1]
+    # A copy, because Arrow buffers are immutable, and shared with the struct of the frame.
     data = np.array(np.frombuffer(data_buffer, np.uint8), copy=True)
     sizes = offsets[rows + 1] - offsets[rows]
     blocks = (sizes.astype(np.int64) + _BLOCK_BYTES - 1) // _BLOCK_BYTES
     stops = np.cumsum(blocks)
+    # All counter blocks of the batch, 16 bytes each: as many as there are blocks of data.
     counters = np.zeros((int(stops[-1]), _BLOCK_BYTES), np.uint8)
     block_row = np.repeat(np.arange(len(rows)), blocks)
     # A counter block: the IV with the frame number XORed into its end, then the block number.
@@ -267,6 +276,7 @@ def _decrypt_ctr(
     counters[:, iv_end:] = _big_endian(inside, cipher.block_number_bytes)
     # `update_into` asks for a block less one byte more than it writes.
     stream = np.empty(counters.size + 15, np.uint8)
+    # Rows are sorted by group, so each key's counter blocks are one range.
     last = np.flatnonzero(np.append(group[1:] != group[:-1], True))
     begin = 0
     for place in last:

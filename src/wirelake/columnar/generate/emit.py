@@ -159,6 +159,8 @@ class Emitter:
             return self.protobuf(layout, scope)
         if layout.find(m.Length) is None:
             return Structs(tuple(self.parts(layout.parts, scope)))
+        # The length inside the layout narrows `end`; the old one is kept in a variable of its own,
+        # because layouts nest.
         outer = self.code.fresh("end")
         self.code(f"{outer} = end")
         shape = Structs(tuple(self.parts(layout.parts, scope)))
@@ -169,6 +171,7 @@ class Emitter:
     def parts(self, parts: Iterable[m.Part], scope: Scope) -> list[tuple[str, Shape]]:
         """Read parts in order; return the names and shapes of those that are stored."""
         fields: list[tuple[str, Shape]] = []
+        # Runs of fixed parts share one bounds check.
         for fixed, run in itertools.groupby(parts, _is_fixed):
             if fixed:
                 fields += self.fixed_parts(list(run), scope)
@@ -238,6 +241,7 @@ class Emitter:
 
         Bytes and shifts, because fields are not aligned; LLVM makes one load of them.
         """
+        # Bytes from the most significant to the least, wherever they are.
         places = range(kind.size) if kind.order == "big" else range(kind.size - 1, -1, -1)
         terms = []
         for power, place in zip(range(kind.size - 1, -1, -1), places, strict=True):
@@ -268,6 +272,8 @@ class Emitter:
         fields: list[tuple[str, Shape]] = []
         for bit in part.bits:
             value = f"{group} >> {self.code.number(bit.shift)}" if bit.shift else group
+            # Presence and tag bits are tested by code that comes later, so every bit field has a
+            # variable.
             picked = f"({value}) & {self.code.number((1 << bit.width) - 1)}"
             self.code(f"bit_{bit.name} = {picked}")
             if bit.role != "stored":
@@ -278,6 +284,7 @@ class Emitter:
 
     def stored_bit(self, bit: m.Bit, scope: Scope) -> Shape:
         """Store a bit field that is an attribute of the value."""
+        # The smallest signed column that holds the unsigned value, as `messages` has it.
         size = next(size for size in (1, 2, 4, 8) if bit.width <= 8 * size)
         column = scope.column(bit.name, "uint8" if bit.flag else _UNSIGNED[size])
         self.code(f"{column.name}[{scope.row}] = bit_{bit.name}")
@@ -310,6 +317,7 @@ class Emitter:
             with code.loop("while True:"):
                 code.reject_if("pos >= end")
                 code("byte = U(buf[pos])", f"pos += {number(1)}")
+                # The tenth byte has a single bit left.
                 code.reject_if(f"shift == {number(63)} and byte > {number(1)}")
                 code(f"{value} |= (byte & {number(127)}) << shift")
                 with code.block(f"if byte < {number(128)}:"):
@@ -453,6 +461,7 @@ class Emitter:
         else:
             size = self.length(kind.length)
             self.code.reject_if(f"{size} > end - pos")
+        # Sizes that the declaration allows, for example of a key.
         if part is not None and part.sizes:
             wrong = " and ".join(f"{size} != {self.code.number(each)}" for each in part.sizes)
             self.code.reject_if(wrong)
@@ -503,6 +512,7 @@ class Emitter:
         ends = scope.column(f"{name}_ends", "int32")
         items = Scope(table, f"k_{table.name}")
         if kind.count is None:
+            # A list without a count fills the rest of the slice.
             head = "while pos < end:"
         else:
             count = self.length(kind.count)
@@ -541,6 +551,7 @@ class Emitter:
         """
         code = self.code
         shapes: dict[str, Shape] = {}
+        # See the docstring: these lines move behind the defaults.
         before = len(code.lines)
         key = code.fresh("key")
         with code.loop("while pos < end:"):
@@ -625,6 +636,7 @@ class Emitter:
             with self.code.block(f"{word} {test}:"):
                 inner = Scope(table, f"k_{table.name}")
                 shapes.append(self.structs(alternative.layout, inner))
+                # An alternative without fields has no table rows to count.
                 if table.columns:
                     self.code(f"k_{table.name} += {self.code.number(1)}")
                 self.code(f"{column.name}[{scope.row}] = {index}")

@@ -35,6 +35,8 @@ class DecodeFrame(Emitter):
 
     def __init__(self, layout: m.Layout, *, frame: bool = True):
         super().__init__(layout)
+        # The body is emitted first and put into the function later: inside a def, a for and a
+        # while.
         self.code.indent = 3
         scope = Scope(self.root, "i")
         kind = frame_kind(layout) if frame else "slice"
@@ -44,6 +46,8 @@ class DecodeFrame(Emitter):
             fields = self.head_frame(scope)
         else:
             fields = list(self.structs(layout, scope).fields)
+        # A slice must be read to its end: bytes left over are a fault, which the scalar codec
+        # names.
         self.code.reject_if("pos != end")
         self.result = self.plan(Structs(tuple(fields)))
 
@@ -72,6 +76,7 @@ class DecodeFrame(Emitter):
             code("pos = U(starts[i])", "end = U(stops[i])")
             code(*(f"k_{name} = n_{name}" for name in tables))
             code("good = False", "failed = False")
+            # Runs once; `break` rejects the slice. See `KernelCode`.
             with code.block("while True:"):
                 code.lines += self.code.lines
                 code("good = True", "break")
@@ -148,6 +153,7 @@ class DecodeFrame(Emitter):
             self.tag_of_bits(frame.tail)
             return fields
         fields = []
+        # A tag after the length, as in comet: parts before and after it are read around it.
         before = [p for p in frame.tail[: frame.tail.index(tag)] if p in parts]
         after = [p for p in frame.tail[frame.tail.index(tag) :] if p in parts]
         fields += self.parts(before, scope)
@@ -161,10 +167,13 @@ class DecodeFrame(Emitter):
         assert frame.options is not None
         code, number = self.code, self.code.number
         known = sum(each.bit for each in frame.options.fields)
+        # Unknown options are kept with their bytes by the scalar codec: unknown values must
+        # round-trip.
         code.reject_if(f"option_bits & ~{number(known)} != {number(0)}")
         code.reject_if("options_size > end - pos")
         code("area = pos + options_size")
         fields: list[tuple[str, Shape]] = []
+        # Options are in the order of their bits, from the lowest.
         for option in sorted(frame.options.fields, key=lambda each: each.bit):
             fields.append((option.name, self.option(frame.options, option, scope)))
         code.reject_if("pos != area")
@@ -212,6 +221,8 @@ class DecodeFrame(Emitter):
             code("outer = end", "end = pos + size")
             code(f"{tag.name}[k_rows] = tag")
             code(f"{start.name}[k_rows] = 0", f"{size.name}[k_rows] = -1")
+            # `end` is the end of the row here, so that the layouts of rows need no bounds of their
+            # own.
             names, tables, shapes = self.row_kinds(kind, start.name, size.name)
             code.reject_if("pos != end")
             code("end = outer", f"k_rows += {number(1)}")
@@ -310,6 +321,7 @@ class _Scan:
         """Stop at an incomplete head; it is invalid if a constant in it already differs."""
         size = sum(part_size(part) for part in parts)
         if frame is not None and frame.kind == "body":
+            # A frame that its body delimits needs the body's head as well.
             size += frame.layout_rest()
         with self.code.block(f"if end - pos < {self.code.number(offset + size)}:"):
             place = offset
@@ -418,6 +430,8 @@ class _Scan:
         known = sum(each.bit for each in frame.options.fields)
         for index, each in enumerate(frame.body.alternatives):
             allowed = sum(f.bit for f in frame.options.fields if each.tag in f.on)
+            # Critical options are those that a receiver must understand: unknown ones invalidate
+            # the head.
             forbidden = (known | frame.options.critical) & ~allowed
             with self.code.block(f"{'elif' if index else 'if'} tag == {number(each.tag)}:"):
                 self.invalid_if(f"const != {number(each.const or 0)}")

@@ -59,7 +59,9 @@ def kernel_source(protocol: Protocol, dialect: str) -> str:
         parts.append(source)
         constants |= decoder.code.constants
         dynamics |= decoder.dynamics
+    # Helpers come first, and are inlined: a call for each value would cost more than reading it.
     helpers = [_dynamic_function(kind, constants) + "\n" for kind in dynamics.values()]
+    # Globals of the module are compile-time constants to Numba.
     numbers = "\n".join(f"_{value} = U({value:#x})" for value in sorted(constants))
     header = _HEADER.format(name=protocol.name, dialect=dialect, module=protocol.frame.__module__)
     return f"{header}{numbers}\n\n\n" + "\n\n".join([*helpers, *parts])
@@ -104,6 +106,8 @@ class _NodeReader(Emitter):
             "failed = False",
         )
         with code.block("while True:"):
+            # Close the containers that are complete. In a loop, because the last item of a list may
+            # itself be the last item of an outer one.
             with code.block(f"while left == {number(0)} and depth > {number(0)}:"):
                 code(f"depth -= {number(1)}", f"at = depth * {number(3)}")
                 code("left = U(stack[at])", f"inside = stack[at + {number(1)}]")
@@ -118,6 +122,7 @@ class _NodeReader(Emitter):
         """Read one node; rejecting leaves the outer loop."""
         code, number = self.code, self.code.number
         code("parent[k] = inside", "name_start[k] = 0", "name_size[k] = -1")
+        # Types without maps have no keys: the test disappears from their kernels.
         if any(isinstance(each.type, m.Pairs) for each in self.kind.kinds):
             with code.block("if keyed:"):
                 self.key()

@@ -101,6 +101,8 @@ class CapturePipeline:
         for path in keys:
             self._ring.load(path)
         states = [state] if isinstance(state, PipelineState) else state
+        # Before the front end is created: it needs the connections, and a damaged state must fail
+        # before a file is opened.
         resumed = RestoredPipeline(states, share, shares) if states else None
         self._front = FrontEnd(
             paths,
@@ -108,6 +110,7 @@ class CapturePipeline:
             window_bytes=window_bytes,
             share=share,
             shares=shares,
+            # Facts are decoded in Python, one by one: skipped when no table needs them.
             facts=bool(self._tables & {"facts", "faults"}),
             all_facts=all_facts,
             resumed=None if resumed is None else resumed.front,
@@ -167,6 +170,8 @@ class CapturePipeline:
         front, streams = self._front.save(
             {file for each in saved.values() for file in each.files()}
         )
+        # Streams are renumbered in the state: their numbers here depend on connections that are
+        # gone.
         places = {stream: at for at, stream in enumerate(streams.tolist())} if saved else {}
         self._coverage.grow_to(len(self._front.streams))
         lines, names = self._ring.secrets()
@@ -180,6 +185,7 @@ class CapturePipeline:
             readers={places[stream]: each for stream, each in saved.items()},
             key_names={name: dict(found) for name, found in self._selector.key_names.items()},
             decryptors=self._scalar.save(),
+            # All shares see all secrets; one copy in the state is enough.
             secrets=(lines, sorted(names)) if self._share == 0 else None,
         )
 
@@ -285,13 +291,18 @@ class CapturePipeline:
             self._faults.of_stream(self._front.streams, stream, name, fault)
         numbers = self._coverage.entries["protocol"][window.run_stream]
         ended = self._ended_in(window)
+        # A mask by stream number, for lookups with arrays.
         self._ended = np.zeros(len(self._front.streams), np.bool_)
         self._ended[ended] = True
+        # Once for the window, for all protocols.
         self._delivered = delivered(window.pieces, window.run_start)
         self._ignore(window, numbers)
+        # One protocol after the other: rows are in order within a protocol only, as tables are
+        # written by protocol.
         for number in np.unique(numbers[numbers >= 0]).tolist():
             runs = np.flatnonzero(numbers == number)
             yield from self._messages(window, self._selector.all[number], runs)
+        # After all messages: a reader may have got its last bytes in this window.
         yield from self._end_readers(ended)
         yield from self._retire(window)
         self._front.undecided = self._selector.undecided()
@@ -386,6 +397,7 @@ class CapturePipeline:
         # To open a message of such a protocol, the state after all earlier ones is needed, which
         # only the scalar decryptor follows. Without keys there is nothing to open.
         all_scalar = decoder.needs_context and known
+        # Batches of bounded size, so that the memory of a window does not depend on its content.
         for begin, end in chunks(slices):
             part = slices.take(slice(begin, end))
             if all_scalar:
@@ -490,6 +502,8 @@ class CapturePipeline:
         """Return an outcome whose fault is located in the stream, not in the window's bytes."""
         if outcome.fault is None:
             return outcome
+        # Faults of single frames are found by position in the window's bytes; tables have the
+        # position in the stream.
         run = int(np.searchsorted(window.run_start, outcome.fault.start, side="right")) - 1
         moved = outcome.fault.start - int(window.run_start[run]) + int(window.run_offset[run])
         return outcome._replace(fault=outcome.fault._replace(start=moved))
@@ -553,6 +567,7 @@ class CapturePipeline:
         gone = self._front.streams.connection[retired].tolist()
         self._scalar.forget(gone)
         self._selector.forget(gone)
+        # Both directions: a stream without packets is not in `retired`, but has a protocol.
         self._coverage.forget(np.concatenate([retired, retired ^ 1]))
 
 

@@ -90,6 +90,7 @@ class PipelineState(msgspec.Struct, frozen=True):
         numbers = column(self.coverage, "protocol", ENTRY)
         check(np.all((numbers >= UNSEEN) & (numbers < len(self.protocols))), "protocol")
         check(all(0 <= stream < streams for stream in self.readers), "readers")
+        # A file number without a name would be an index error in the middle of a later run.
         referred = {file for each in self.readers.values() for file in each.files()}
         check(referred <= self.front.files.keys(), "files")
 
@@ -99,6 +100,8 @@ class RestoredPipeline:
 
     def __init__(self, states: Sequence[PipelineState], share: int, shares: int):
         numbers = sorted(state.share for state in states)
+        # Each share exactly once: without one of them, its connections would start again from
+        # nothing.
         if numbers != list(range(states[0].shares)) or len({each.shares for each in states}) > 1:
             raise StateError("state: expected those of all shares, saved after the same file")
         for state in states:
@@ -142,6 +145,8 @@ class RestoredPipeline:
     def _restore(self, state: PipelineState, part: Restored) -> None:
         own = np.flatnonzero(part.streams >= 0)
         fill(self.coverage, part.streams[own], state.coverage, own)
+        # Protocol numbers depend on the order in which a pipeline met the protocols: map them by
+        # name.
         numbers: NDArray[Any] = column(state.coverage, "protocol", ENTRY)[own]
         names = {at: state.protocols[at] for at in np.unique(numbers).tolist() if at >= 0}
         protocols = renumbered(names, self.protocols)

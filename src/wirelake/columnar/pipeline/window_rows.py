@@ -56,6 +56,7 @@ def chunks(slices: Slices) -> Iterator[tuple[int, int]]:
     begin = 0
     while begin < len(slices):
         before = sizes[begin - 1] if begin else 0
+        # Cumulative sizes ascend, so the end of a batch is found by bisection.
         end = int(np.searchsorted(sizes, before + BATCH_BYTES, side="right"))
         end = max(begin + 1, min(end, begin + BATCH_ROWS))
         yield begin, end
@@ -82,6 +83,7 @@ class WindowRows:
                 own.append(row)
                 arrivals.append(outcome.arrival)
         for name, (own, arrivals) in rows.items():
+            # Slow for many rows, and there are few.
             batch = pa.RecordBatch.from_pylist(own, schema=schema("messages", [name]))
             self.add(name, batch, np.array(arrivals, np.int64))
 
@@ -143,6 +145,7 @@ def _where(segment: NDArray[np.bool_], values: NDArray[Any]) -> pa.Array:
 
 def _direction(window: Window) -> pa.Array:
     codes = window.direction.astype(np.int32)
+    # 255, no direction, becomes null.
     codes[codes >= len(DIRECTIONS)] = -1
     return Coded(codes, DIRECTIONS).array()
 
@@ -150,6 +153,7 @@ def _direction(window: Window) -> pa.Array:
 def _addresses(window: Window, row: int) -> pa.Array:
     """Return addresses as text; each distinct address is formatted once."""
     high, low = window.addresses[row], window.addresses[row + 1]
+    # The family is part of the key: ::1.2.3.4 and 1.2.3.4 have the same halves.
     keys = np.stack([window.family.astype(np.uint64), high, low], axis=1)
     distinct, codes = np.unique(keys, axis=0, return_inverse=True)
     texts: list[str] = []
@@ -279,9 +283,12 @@ class Lifecycle:
         if flags & RST:
             self._known[connection] = _BOTH
             return [Closed(ts_ns, connection, DIRECTIONS[direction], "rst")]
+        # 0 is c2s and 1 is s2c, so the bits are 1 and 2.
         self._known[connection] = seen | 1 << direction
         if seen | 1 << direction != _BOTH:
             return []
+        # The second FIN completes the close, but the side that sent the first one closed the
+        # connection.
         return [Closed(ts_ns, connection, DIRECTIONS[1 - direction], "fin")]
 
     def _gone(self, window: Window, streams: Streams) -> list[Closed]:

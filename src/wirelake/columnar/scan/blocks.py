@@ -131,6 +131,8 @@ def scan_pcap(
     at = start
     end = len(data)
     while at < stop:
+        # The capacity is checked here, once for each packet, because kernels are compiled without
+        # bounds checks: a write behind the array would go unnoticed.
         if count >= packet_i64.shape[1]:
             return at, count, ARRAYS_FULL
         if end - at < _RECORD:
@@ -185,6 +187,7 @@ def scan_pcapng(
     end = len(data)
     n_other = 0
     while at < stop:
+        # As in `scan_pcap`: without this test the writes below would leave their arrays.
         if count >= packet_i64.shape[1] or n_other >= other_blocks.shape[1]:
             return at, count, n_other, ARRAYS_FULL
         if end - at < 12:
@@ -217,6 +220,8 @@ def scan_pcapng(
             ):
                 return at, count, n_other, UNHANDLED
             count += 1
+        # Only their position is listed. JSON and key lines are decoded in Python, after the kernel
+        # has gone through the whole window.
         elif kind == _SECRETS or (
             kind == _CUSTOM and (with_facts or _may_be_open_fact(data, at, length, big_endian))
         ):
@@ -283,6 +288,8 @@ def _read_packet(
     """Write the row of an enhanced or obsolete packet block; return False for unusual ones."""
     if length < 32:
         return False
+    # The obsolete block has a 16-bit interface number and a drop count in place of the 32-bit
+    # number; the rest is the same.
     number = u32(data, at + 8, big_endian) if kind == _EPB else u16(data, at + 8, big_endian)
     captured = u32(data, at + 20, big_endian)
     if number >= interfaces.shape[0] or captured > length - 32:
@@ -306,6 +313,8 @@ def _read_packet(
     packet_i32[INTERFACE, i] = number
     packet_i32[LINK, i] = interfaces[interface, IF_LINK]
     marks[i] = 0
+    # Options begin at the next multiple of four after the data. A block without options has fewer
+    # than four bytes left, not even an end-of-options.
     options = at + 28 + ((captured + 3) & ~3)
     if at + length - 4 - options >= 4:
         _read_recorder_options(data, options, at + length - 4, big_endian, packet_i64, marks, count)
@@ -329,6 +338,8 @@ def _read_simple_packet(
     if length < 16 or interfaces.shape[0] == 0:
         return False
     original = u32(data, at + 8, big_endian)
+    # A simple packet block has no captured length: it is the smaller one of the original length and
+    # the snap length of interface 0.
     snap = interfaces[0, IF_SNAP]
     captured = min(original, snap) if snap > 0 else original
     if captured > length - 16:
@@ -386,6 +397,8 @@ def _read_recorder_options(
             found = MARK_RECORDED | (u8(data, at + 7) & 3) << 2
             packet_i64[RECORDED, U(count)] = le64(data, at + 8)
         at += (size + 3) & ~3
+    # epb_flags: 1 is inbound, 2 outbound, 3 undefined. They count only beside the recorder's
+    # option: other tools write them from the view of their own host, which may be either side.
     if found and direction < 3:
         found |= direction
     marks[U(count)] = found
@@ -421,6 +434,7 @@ class InterfaceTable:
         """Add the next interface of the section."""
         if self._count == 0:
             self.first = interface
+        # Doubling: a section may have 65,536 interfaces (`Limits.interfaces`).
         if self._count == len(self._store):
             self._store = np.concatenate([self._store, np.zeros_like(self._store)])
         self._store[self._count] = (interface.link, interface.snap_length, *_clock(interface))
@@ -442,6 +456,7 @@ def _clock(interface: Interface) -> tuple[int, int, int, int]:
         return CLOCK_MULTIPLY, _NS // per_s, available // (_NS // per_s), offset_ns
     if per_s % _NS == 0 and per_s // _NS <= _MAX_INT64:
         return CLOCK_DIVIDE, per_s // _NS, min(_MAX_INT64, available * (per_s // _NS)), offset_ns
+    # A power of two that does not divide 10^9: the fraction is scaled by it and shifted.
     power = per_s.bit_length() - 1
     if per_s == 1 << power and power <= _MAX_BINARY_POWER:
         return CLOCK_BINARY, power, min(_MAX_INT64, available * per_s // _NS), offset_ns

@@ -203,6 +203,8 @@ def _ipv4(
     total = be16(data, at + 2)
     if total == 0:  # TCP segmentation offload: the interface fills it in after the capture
         total = wire - at
+    # A total length beyond the wire length is as bad as a header beyond the total: both would let
+    # the payload reach into the next packet.
     if u8(data, at) >> 4 != 4 or header < 20 or header > total or total > wire - at:
         return BAD_HEADER, at, 0
     if be16(data, at + 6) & 0x3FFF:  # more fragments, or an offset
@@ -227,8 +229,11 @@ def _ipv6(
         return SHORT_HEADER, at, 0
     size = be16(data, at + 4)
     following = u8(data, at + 6)
+    # A payload length of 0 (a jumbogram) has no TCP header by this rule and is rejected below:
+    # captures.md, Packets.
     if u8(data, at) >> 4 != 6 or 40 + size > wire - at:
         return BAD_HEADER, at, 0
+    # be64 returns the int64 with the same bits; the cast makes it the uint64 that was meant.
     addresses[SRC_HIGH, i] = U(be64(data, at + 8))
     addresses[SRC_LOW, i] = U(be64(data, at + 16))
     addresses[DST_HIGH, i] = U(be64(data, at + 24))
@@ -274,6 +279,7 @@ def _tcp(
         return BAD_HEADER
     if end < at + 20:
         return SHORT_HEADER
+    # The data offset counts words of four bytes. Less than five words cannot hold the fixed header.
     header = (u8(data, at + 12) >> 4) * 4
     if header < 20 or header > size:
         return BAD_HEADER

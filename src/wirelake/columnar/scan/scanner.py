@@ -156,8 +156,12 @@ class Scanner:
         return self._pcap_order if self._reader is None else self._reader.order
 
     def _window(self) -> PacketRows:
+        # New arrays for each window: the reader of the last window still uses the old ones. Memory
+        # that is never written costs no pages.
         rows = PacketRows(self._capacity)
         self._feed.release(self.at)
+        # For a mapped file this does nothing. A compressed file is decompressed up to the end of
+        # the window, so that the kernel can run through without interruption.
         self._feed.has(self.at, self._window_bytes)
         self._expose(rows)
         stop = self.at + self._window_bytes
@@ -165,6 +169,8 @@ class Scanner:
         # buffer of a compressed file: then the window ends early.
         while self.at < stop and not self.done and self._is_current(rows):
             why = self._run_kernel(rows, stop)
+            # A window with packets can always be ended early. Only without any packet must it go
+            # on, or windows would not advance.
             if why == blocks.ARRAYS_FULL or (why == blocks.INCOMPLETE and rows.count):
                 break  # the next window begins here, with more of the file
             if why == blocks.INCOMPLETE:
@@ -202,8 +208,10 @@ class Scanner:
                 self._add(element)
             self.at = PCAP_HEADER_SIZE
         elif head[:4] == BEGINS and (len(head) < 12 or section_order(head)):
+            # A section whose header is cut off has no byte order; the scan then ends with a fault.
             self._reader = Reader(section_order(head) or "little", self._limits)
         else:
+            # Neither pcap nor pcapng: the reference reports the whole file as one fault.
             for element in elements(path, limits=self._limits):
                 self._add(element)
             self.done = True

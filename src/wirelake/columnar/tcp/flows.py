@@ -169,6 +169,8 @@ def assign(
         # Capture time, and never backwards: interfaces and files may be slightly out of order, and
         # a clock that jumps back must not keep closed connections for ever.
         scalars[NOW_NS] = max(scalars[NOW_NS], packet_i64[TS, i])
+        # The list of closed connections is sorted by time, because NOW_NS never decreases, so only
+        # its head must be looked at: constant time for each packet.
         while scalars[CLOSED_FIRST] >= 0:
             oldest = scalars[CLOSED_FIRST]
             if scalars[NOW_NS] - table[U(oldest)].over_ns < GRACE_NS:
@@ -176,6 +178,7 @@ def assign(
             _drop(oldest, EXPIRED, table, index, dropped, scalars)
         recorded = packet_i64[RECORDED, i] if marks[i] & MARK_RECORDED else 0
         hashed = _hash(i, recorded, header_i32, header_u8, addresses)
+        # 31 bits, so that an index entry (tag << 32 | slot + 1) stays a positive int64.
         tag = S(hashed & _TAG_MASK)
         # Every share holds the connections of all shares. The limit and the expiry concern all of
         # them together, and the result must not depend on the number of shares (`state.py`).
@@ -212,6 +215,8 @@ def assign(
             _index_insert(slot, tag, index)
             _lru_append(slot, table, scalars)
             scalars[N_HELD] += 1
+            # After the new connection was added, as in the reference, so that the new one itself is
+            # never evicted.
             if scalars[N_HELD] > limit:
                 _drop(scalars[LRU_FIRST], EVICTED, table, index, dropped, scalars)
         else:
@@ -285,6 +290,7 @@ def _hash(
     """
     if recorded:
         return _mix(U(recorded))
+    # The port goes into the top 16 bits: an IPv4 address uses only the lower 32.
     ports = U(header_i32[SRC_PORT, i]) << U(48), U(header_i32[DST_PORT, i]) << U(48)
     src = _mix(addresses[SRC_LOW, i] ^ ports[0])
     dst = _mix(addresses[DST_LOW, i] ^ ports[1])
@@ -410,6 +416,8 @@ def _begins_from_client(
         return (marks[i] & MARK_C2S) != 0
     if flags & SYN:
         return flags & _SYN_ACK == SYN
+    # An array of 65,536 booleans instead of a set: one load, and Numba has no sets without
+    # reference counting.
     src_known = server_ports[U(header_i32[SRC_PORT, i])]
     dst_known = server_ports[U(header_i32[DST_PORT, i])]
     if src_known != dst_known:
@@ -474,6 +482,7 @@ def _connection_id(new: Any, ts_ns: Int) -> Int:
         value = _fnv(value, U(new.client_port), 2)
         value = _fnv(_fnv(value, new.server_high, 8), new.server_low, 8)
         value = _fnv(value, U(new.server_port), 2)
+    # 63 bits: ids are int64 in tables, where negative numbers would only confuse.
     value = _fnv(value, U(ts_ns), 8) >> U(1)
     return S(value) if value else 1
 
@@ -533,6 +542,8 @@ def _index_remove(slot: Int, tag: Int, index: Ints) -> None:
         if entry == 0:
             break
         home = (entry >> 32) & mask
+        # An entry may move back only if the hole is not before its home position: compare both
+        # distances, which wrap with the index.
         if (at - home) & mask >= (at - hole) & mask:
             index[U(hole)] = entry
             hole = at

@@ -147,6 +147,7 @@ class FrontEnd:
     def drop(self, streams: NDArray[np.int32]) -> None:
         """Deliver no more bytes of these streams: count them as ignored."""
         self._tracker.streams["state"][streams] |= stream_order.IGNORED
+        # Kept bytes of these streams are not needed any more.
         self._tracker.streams["carry_row"][streams] = -1
 
     def waiting(self) -> dict[int, int]:
@@ -179,6 +180,7 @@ class FrontEnd:
         are saved: a lake continues for months, over any number of files.
         """
         self._begin_window()
+        # Connections of all shares, so that ranks agree between the shares that save.
         held = self._tracker.least_recently_used()
         connections, table = self._tracker.connections, self._tracker.streams
         place = np.flatnonzero(connections["in_share"][held]).astype(np.int32)
@@ -228,12 +230,15 @@ class FrontEnd:
         active, ending, disordered = self._tracker.follow(packets, self._number)
         table = self._tracker.streams
         late = self._reassembler.reassemble(packets, table, disordered)
+        # Streams that the assembler ended: FIN or RST came out of order, so the kernel did not see
+        # it.
         table["ending"][late] = np.where(
             table["state"][late] & stream_order.WAS_RESET, stream_order.RESET, stream_order.CLOSED
         )
         table["state"][late] |= stream_order.END_REPORTED
         # Before the buffers of this window are gone: assemblers fetch the bytes that they compare.
         self._reassembler.update_assemblers(packets, table, active)
+        # In the last window nothing follows, so all connections end.
         retired = self._tracker.held_streams() if last else self._tracker.dropped_streams()
         cut_off = self._end(retired, last)
         ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
@@ -277,6 +282,7 @@ class FrontEnd:
         stream = np.concatenate([none.astype(np.int32), *(each[0] for each in kept)])
         start = np.concatenate([none, *(each[1] for each in kept)])
         stop = np.concatenate([none, *(each[2] for each in kept)])
+        # A stream whose connection was recycled meanwhile has no packets: its bytes are dropped.
         wanted = (stop > start) & (table["packets"][stream] > 0)
         self._carry = self._carry.next_carry(
             table,
@@ -301,6 +307,7 @@ class FrontEnd:
             if last
             else _ENDING[connections["drop_reason"]]
         )
+        # Waiting segments are delivered with gaps before the stream ends (captures.md, Streams).
         for stream in streams[table["state"][streams] & stream_order.IN_ASSEMBLER != 0].tolist():
             self._reassembler.end_stream(table, stream)
         return streams

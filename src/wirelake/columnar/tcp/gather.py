@@ -85,6 +85,8 @@ def gather(
         data,
         pieces,
     )
+    # The carried bytes are part of the window now; what is still unfinished is kept again by the
+    # caller.
     table["carry_row"][layout.stream] = -1
     table["next_byte"][layout.stream] = layout.start + layout.kept
     table["next_piece"][layout.stream] = layout.piece + layout.kept_pieces
@@ -134,6 +136,7 @@ class _Layout:
         table["next_byte"][active] = 0
         table["next_byte"][ended] = 1
         wanted = (size > 0) | (gaps > 0) | ((rows >= 0) & (table["next_byte"][active] == 1))
+        # From index in `active` to index among the wanted streams.
         chosen = np.cumsum(wanted) - 1
         self.stream = active[wanted]
         self.rows = rows[wanted]
@@ -198,6 +201,7 @@ def _split(runs: Runs, at: int, part_start: int, part: Reassembled) -> None:
         runs.stop[at] = part_start + part.gaps[0][0]
         at += 1
     else:
+        # The stream begins with a gap: nothing was carried in front of it.
         runs.kept[at] = 0
     skipped = 0
     ends = [part_start + before for before, _ in part.gaps[1:]] + [stop]

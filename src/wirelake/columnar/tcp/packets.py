@@ -110,6 +110,7 @@ class Packets:
     def tail(self, indices: NDArray[np.int64], size: int) -> bytes:
         """Return the last `size` bytes of the payloads of these packets, or all of them."""
         target = np.empty(size, np.uint8)
+        # A buffer of the maximum size, filled from the end: the payloads are not measured first.
         start = tail(indices, self.data, self.header_i64, self.header_i32, target)
         return target[start:].tobytes()
 

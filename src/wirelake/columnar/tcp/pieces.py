@@ -186,6 +186,8 @@ def _delivered(columns: Any, run_starts: Any, arrival: Any, ts_ns: Any) -> Any:
     latest = np.int64(-1)
     when = np.int64(0)
     for k in range(U(columns.shape[1])):
+        # A new run begins after a gap, or with another stream: what was delivered before does not
+        # count.
         while run < len(run_starts) and run_starts[U(run)] <= columns[START, k]:
             run += 1
             latest = np.int64(-1)
@@ -225,6 +227,7 @@ def completion_order(arrival: Ints) -> NDArray[np.int64]:
     if not len(arrival):
         return np.empty(0, np.int64)
     low, high = int(arrival.min()), int(arrival.max())
+    # The table of the counting sort has an entry for each packet in the range.
     if high - low > 4 * len(arrival) + 65_536:
         return np.argsort(arrival, kind="stable")
     places = np.zeros(high - low + 2, np.int64)
@@ -332,11 +335,14 @@ class Carry:
         The record of a stream in `table` has the number of its row, before and after. A stream
         without new bytes in a window keeps its row untouched, for any number of windows.
         """
+        # A stream refers to its row; one whose bytes were delivered in this window refers to no row
+        # or to a new one.
         unused = np.flatnonzero(table["carry_row"][self.stream] == np.arange(len(self.stream)))
         kept = Carry()
         kept.stream, kept.start, kept.stop = stream, start, stop
         kept.data, kept.pieces = data, pieces
         begins = pieces.columns[START]
+        # The piece that holds the first byte, which may begin before it.
         kept.first = np.searchsorted(begins, start, "right") - 1
         kept.last = np.searchsorted(begins, stop, "left")
         return join_carries(table, (self, unused), (kept, np.arange(len(stream))))

@@ -125,6 +125,8 @@ class RestoredFront:
         total = states[0].total_connections
         ranks = np.sort(np.concatenate([state.lru_rank for state in states]))
         moments = {(state.now_ns, state.packets, state.total_connections) for state in states}
+        # The ranks of all states must be exactly 0 to n - 1: one state missing or twice would give
+        # connections that nobody reads.
         if len(moments) > 1 or not np.array_equal(ranks, np.arange(total)):
             raise StateError("state: expected those of all shares, saved after the same file")
         self._share, self._shares = share, shares
@@ -149,6 +151,8 @@ class RestoredFront:
         numbers = np.where(np.repeat(in_share, 2), both_streams(state.lru_rank), -1).astype(
             np.int64
         )
+        # A state may have been saved with another number of shares: take the streams of our share
+        # only.
         own = np.flatnonzero(numbers >= 0)
         files = renumbered(state.files, self.files)
         fill(self.streams, numbers[own], state.streams, own)
@@ -189,5 +193,6 @@ def mapped(numbers: dict[int, int], found: NDArray[Any]) -> NDArray[Any]:
         return found
     before = np.array(sorted(numbers))
     after = np.array([numbers[each] for each in sorted(numbers)], found.dtype)
+    # `searchsorted` may return the length for numbers beyond the last one.
     at = np.searchsorted(before, found).clip(max=len(before) - 1)
     return np.where(before[at] == found, after[at], found)

@@ -149,6 +149,8 @@ def follow_streams(
         found.packets += 1
         found.last_ns = packet_i64[TS, i]
         found.payload += payload
+        # From the first segment out of order on, the rest of the window goes to the assembler: it
+        # alone knows the position after it.
         if found.state & OUT_OF_ORDER:
             disordered[U(counts[N_DISORDERED])] = i
             counts[N_DISORDERED] += 1
@@ -159,6 +161,7 @@ def follow_streams(
         )
         if step == _NOTHING and found.state == was:
             continue
+        # First activity of the stream in this window: its window fields are those of an older one.
         if found.window != window:
             found.window = window
             found.window_bytes = 0
@@ -250,8 +253,11 @@ def _advance(found: Any, seq: Int, flags: Int, payload: Int, missing: Int) -> In
 
     A segment that is out of order changes nothing but the first sequence number.
     """
+    # Every segment may fill the hole, so the kernel must not decide anything.
     if found.state & IN_ASSEMBLER:
         return _DISORDER
+    # Payload of a RST, and everything after it, is new but ignored, so that payload = new +
+    # duplicate holds for every segment.
     if found.state & WAS_RESET or flags & RST:
         found.state |= WAS_RESET
         found.new += payload
@@ -266,11 +272,13 @@ def _advance(found: Any, seq: Int, flags: Int, payload: Int, missing: Int) -> In
             return _NOTHING  # a bare ACK: its sequence number may be that of a keep-alive
         found.next_seq = at
         found.state |= STARTED
+    # An empty segment without FIN changes nothing. Bare ACKs are frequent, so this comes early.
     if empty and (found.state & FINISHED or not flags & FIN):
         return _NOTHING
     # `missing`: the snap length cut the packet, so the stream has a hole after it.
     if missing or found.state & FINISHED or at != found.next_seq:
         return _DISORDER
+    # The cast wraps modulo 2^32, as sequence numbers do.
     found.next_seq = np.uint32(at + payload)
     found.position += payload
     found.new += payload

@@ -33,6 +33,7 @@ class Tracker:
     def __init__(self, server_ports: Collection[int], *, limit: int, share: int, shares: int):
         self._limit = limit
         self._share, self._shares = share, shares
+        # See `flows._begins_from_client`.
         self._server_ports = np.zeros(65_536, np.bool_)
         self._server_ports[list(server_ports)] = True
         self.connections = np.zeros(0, flows.CONNECTION)
@@ -48,6 +49,7 @@ class Tracker:
 
     def assign(self, packets: Packets) -> None:
         """Assign connection, direction and stream to packets."""
+        # The kernel returns early whenever it needs more slots, and continues at the same packet.
         done = 0
         while True:
             done = assign(
@@ -141,6 +143,8 @@ class Tracker:
         held = self.connections[:count]
         _link(held, np.arange(count), "lru_prev", "lru_next")
         over = np.flatnonzero(flows.are_closed(held))
+        # Equal times keep their order by last use; the reference has the order of closing, which
+        # only matters for the order in which connections expire at the same moment.
         over = over[np.argsort(held["over_ns"][over], kind="stable")]
         _link(held, over, "closed_prev", "closed_next")
         free = len(self.connections) - count
@@ -185,6 +189,7 @@ class Tracker:
         count = len(self.connections)
         total = count + more
         self.connections = _extended(self.connections, total)
+        # Streams are indexed by 2 * slot, so both arrays grow together.
         self.streams = _extended(self.streams, 2 * total)
         self.streams["carry_row"][2 * count :] = -1
         free = np.empty(total, np.int32)

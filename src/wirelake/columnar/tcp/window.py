@@ -205,9 +205,12 @@ class Window:
         of the next packet."""
         self.pieces = pieces
         """The same pieces, as kernels take them."""
+        # A slice when all packets are ours: indexing with it makes views, not copies.
         self._selected: NDArray[np.intp] | slice = slice(0, packets.count)
         if (packets.stream == OTHER_SHARE).any():
             selected = self._selected = np.flatnonzero(packets.stream != OTHER_SHARE)
+            # Item positions count all packets of the file; the caller counts only those of its
+            # share.
             self._items = [(int(np.searchsorted(selected, at)), item) for at, item in items]
             self.open_facts = [
                 (int(np.searchsorted(selected, at)), fact) for at, fact in open_facts
