@@ -354,7 +354,7 @@ def test_bad_keys_are_bad_data(run: Run, traffic: Path, tmp_path: Path) -> None:
     keys.write_text('{"protocol": "tny"}\n', encoding="utf-8")
     code, out, err = run("read", str(traffic), "--keys", str(keys))
     assert (code, out) == (1, "")
-    assert err == f"wirelake: {keys}, line 1: there are no keys\n"
+    assert err == f"wirelake: {keys}, line 1: missing keys\n"
 
 
 def test_a_folder_without_captures(run: Run, tmp_path: Path) -> None:

@@ -326,11 +326,11 @@ def test_what_is_not_read_cannot_be_saved(tmp_path: Path) -> None:
     path = tmp_path / "recorded.pcapng"
     recording(path)
     pipeline = CapturePipeline(path)
-    with pytest.raises(ValueError, match="save: expected after windows"):
+    with pytest.raises(ValueError, match="save: only allowed after windows"):
         pipeline.save()
     for _ in pipeline.batches():
         pass
-    with pytest.raises(ValueError, match="save: expected after windows"):
+    with pytest.raises(ValueError, match="save: only allowed after windows"):
         pipeline.save()
-    with pytest.raises(ValueError, match="end: expected after windows"):
+    with pytest.raises(ValueError, match="end: only allowed after windows"):
         next(iter(pipeline.end()))

@@ -177,7 +177,9 @@ def _check(protocol: Protocol, keys: Keys) -> None:
     """Raise ValueError for keys that no dialect of the protocol can use."""
     opener = protocol.opener
     if opener is None or not keys:
-        raise ValueError(f"{protocol.name} has no keys" if opener is None else "there are no keys")
+        raise ValueError(
+            f"protocol {protocol.name} has no keys" if opener is None else "missing keys"
+        )
     wrong = ""
     # A key may be valid in one dialect only, and the ring does not know which one will be read.
     for dialect in protocol.dialects:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from wirelake.records.rows import Closed, Event, Fact, FaultRow, MessageRow, Opened, fields_of
+from wirelake.wire.errors import unknown
 
 from ..format.items import Direction, Segment
 from ..tcp.assembly import FIN, RST, SYN
@@ -46,7 +47,7 @@ def engine_event(table: str, row: dict[str, Any]) -> Event | None:
             event: Event = row["event"]
             return event
         case _:
-            raise ValueError(f"table {table!r} has no events; expected one of {EVENT_TABLES}")
+            raise ValueError(unknown("table of events", table, EVENT_TABLES))
 
 
 class _State(msgspec.Struct):

@@ -21,6 +21,8 @@ import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from wirelake.wire.errors import unknown
+
 from ..format.constants import FAULT_BYTES, Limits
 from ..format.items import Fact, FileFault, Item, Packet, Secrets, Segment
 from ..format.reader import read
@@ -100,8 +102,8 @@ class CaptureDecoder:
         select: Callable[[int], bool] | None = None,
     ):
         wanted = frozenset(tables)
-        if unknown := sorted(wanted.difference(TABLES)):
-            raise ValueError(f"unknown table {unknown[0]!r}; expected one of {', '.join(TABLES)}")
+        for table in sorted(wanted.difference(TABLES)):
+            raise ValueError(unknown("table", table, TABLES))
         chooser = ProtocolChooser(ports=ports, force_protocol=force_protocol, dialects=dialects)
         ring = KeyRing()
         for path in keys:

@@ -95,7 +95,7 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
 
     ts_ns: int
     offset: int
-    """Where its block begins in the file."""
+    """File offset of its block."""
     kind: str
     connection: int | None
     data: dict[str, Any]
@@ -106,7 +106,7 @@ class Secrets(msgspec.Struct, frozen=True, gc=False):
     """Lines of a key log that a capture holds."""
 
     offset: int
-    """Where its block begins in the file."""
+    """File offset of its block."""
     text: str
 
 
@@ -131,9 +131,9 @@ class Section(msgspec.Struct, frozen=True):
     format: Literal["pcap", "pcapng"]
     order: Order
     source: str | None = None
-    """Of a recording: who recorded it."""
+    """For a recording: its source."""
     sequence: int | None = None
-    """Of a recording: its number among the files of its source."""
+    """For a recording: its number among the files of its source."""
 
 
 class Interface(msgspec.Struct, frozen=True, gc=False):

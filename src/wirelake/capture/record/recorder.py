@@ -38,6 +38,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from wirelake.wire.errors import invalid
+
 from ..format import constants as fmt
 from ..format.items import Direction
 from ..format.writer import Output, PcapngWriter, Sealer, fact_text, next_sequence, origin_option
@@ -106,7 +108,7 @@ class Recorder:
         keys: bool = False,
     ):
         if not source or "/" in source or "\0" in source:
-            raise ValueError(f"source {source!r} cannot be part of a file's name")
+            raise ValueError(invalid("source", source, "a name without '/' or NUL"))
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._source = source

@@ -157,7 +157,7 @@ class Kernels:
         return self._decoder(self.protocol.model(self.dialect).name)
 
     def stage(self, name: str) -> Decoder:
-        """The decoder of a stage's slices."""
+        """Return the decoder of a stage."""
         return self._decoder(name)
 
     def _decoder(self, name: str) -> Decoder:

@@ -34,6 +34,7 @@ from wirelake.capture.decode.protocol_selector import ProtocolChooser
 from wirelake.capture.decode.streams import Fault, Frame, conflict_fault
 from wirelake.capture.format.items import Direction
 from wirelake.protocols import registry
+from wirelake.wire.errors import unknown
 
 from ..decode.messages import (
     IGNORED,
@@ -89,9 +90,8 @@ class CapturePipeline:
         state: PipelineState | Sequence[PipelineState] | None = None,
         all_facts: bool = False,
     ):
-        unknown = sorted(set(tables).difference(TABLES))
-        if unknown:
-            raise ValueError(f"unknown table {unknown[0]!r}; expected one of {', '.join(TABLES)}")
+        for table in sorted(set(tables).difference(TABLES)):
+            raise ValueError(unknown("table", table, TABLES))
         _fix_mmap_threshold()
         self._tables = frozenset(tables)
         self._chooser = ProtocolChooser(
@@ -191,7 +191,7 @@ class CapturePipeline:
 
     def _require_read(self, what: str) -> None:
         if self._stage != "read":
-            raise ValueError(f"{what}: expected after windows(last=False) is exhausted")
+            raise ValueError(f"{what}: only allowed after windows(last=False) is exhausted")
 
     def _resume(self, resumed: RestoredPipeline) -> None:
         """Restore what is known from earlier files."""

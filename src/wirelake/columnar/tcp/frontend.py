@@ -79,7 +79,7 @@ class FrontEnd:
         if not 0 <= share < shares:
             raise ValueError(f"invalid share {share}; expected 0 to {shares - 1}")
         if window_bytes < 1 or connections < 1:
-            raise ValueError("window_bytes and connections: expected 1 or more")
+            raise ValueError("invalid window_bytes or connections; expected 1 or more")
         several = [paths] if isinstance(paths, str | os.PathLike) else paths
         earlier = [] if resumed is None else resumed.files
         self._first_file = len(earlier)

@@ -28,7 +28,7 @@ __all__ = ["DIRECTIONS", "ENDINGS", "NOTES", "Streams", "Window"]
 
 NOTES: Final = headers.NOTES
 DIRECTIONS: Final[tuple[Direction, ...]] = ("c2s", "s2c")
-"""What `direction` indexes; 255 for none."""
+"""The directions, by their numbers in `direction`; 255 for none."""
 
 Ints = NDArray[np.int64]
 
