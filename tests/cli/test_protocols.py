@@ -87,9 +87,9 @@ def test_show_a_layout_without_fields(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nope", "there are esnp, tny"),
+        ("nope", "expected one of esnp, tny"),
         ("comet.nope", "expected one of frame, auth"),
-        ("", "no protocol"),
+        ("", "unknown protocol"),
     ],
 )
 def test_show_what_is_not_there(run: Run, name: str, words: str) -> None:
