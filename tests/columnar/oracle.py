@@ -11,7 +11,7 @@ from tests.columnar.reorder_buffer import ReorderBuffer
 from wirelake.columnar.pipeline.pipeline import Item
 from wirelake.columnar.read.reader import ReadOptions, open_pipeline
 from wirelake.records import ENGINES
-from wirelake.records.engine import tell
+from wirelake.records.engine import feed_event
 from wirelake.records.rows import Event, Fact, batch_from_rows, fault_rows, in_order, message_rows
 from wirelake.records.schema import schema
 
@@ -22,7 +22,7 @@ def engine_table(table: str, windows: Iterable[Iterable[Item]]) -> pa.Table:
     """Return a derived table of the windows of a pipeline."""
     engine = ENGINES[table]()
     for event in engine_events(windows):
-        tell(engine, event)
+        feed_event(engine, event)
     engine.finish()
     return pa.Table.from_batches([batch_from_rows(table, engine.take())], schema=schema(table))
 

@@ -28,7 +28,7 @@ from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake.engine.run import run
 from wirelake.records.calls import CallsEngine
 from wirelake.records.deliveries import DeliveriesEngine
-from wirelake.records.engine import Engine, tell
+from wirelake.records.engine import Engine, feed_event
 from wirelake.records.rows import Fact, in_order, message_rows
 from wirelake.records.schema import schema
 from wirelake.tables import parquet as reading
@@ -223,7 +223,7 @@ def test_the_scalar_reader_reads_the_recording() -> None:
     engines: dict[str, Engine[Any]] = {"calls": CallsEngine(), "deliveries": DeliveriesEngine()}
     for table, engine in engines.items():
         for event in in_order([*messages, *facts]):
-            tell(engine, event)
+            feed_event(engine, event)
         engine.finish()
         rows = map(msgspec.structs.asdict, engine.take())
         assert chosen(table, rows) == expected_rows(table)

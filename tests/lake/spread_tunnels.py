@@ -28,7 +28,7 @@ from wirelake.columnar.read.reader import ReadOptions, open_pipeline
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.records import ENGINES
-from wirelake.records.engine import tell
+from wirelake.records.engine import feed_event
 from wirelake.records.rows import Event, batch_from_rows, in_order
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
@@ -114,7 +114,7 @@ def unlike_engines_in_time(lake: Path) -> list[str]:
     for table in ("tunnels", "calls"):
         engine = ENGINES[table]()
         for event in in_order(events):
-            tell(engine, event)
+            feed_event(engine, event)
         engine.finish()
         batches = [batch_from_rows(table, engine.take())]
         wanted = counted(pa.Table.from_batches(batches, schema=schema(table)))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from wirelake.columnar.fold.deliveries import delivery_rows, expected_parts, merge_parts
 from wirelake.lake.engine.cross_connection import is_settled, kept_faults, kept_publications
-from wirelake.records import DeliveriesEngine, Event, tell
+from wirelake.records import DeliveriesEngine, Event, feed_event
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
 
@@ -26,7 +26,7 @@ HOUR = 60 * MINUTE
 def by_engine(events: list[Event]) -> Rows:
     engine = DeliveriesEngine()
     for event in events:
-        tell(engine, event)
+        feed_event(engine, event)
     engine.finish()
     return [msgspec.structs.asdict(row) for row in engine.take()]
 

@@ -12,7 +12,7 @@ import pytest
 
 from wirelake.columnar.fold.sign_ons import previous_connections, with_previous
 from wirelake.lake.engine.cross_connection import SignOnsTask, changed_sign_ons, kept_sign_ons
-from wirelake.records import Event, tell
+from wirelake.records import Event, feed_event
 from wirelake.records.schema import schema
 
 from .cross_connection_events import (
@@ -31,7 +31,7 @@ def by_engine(events: list[Event]) -> tuple[Rows, Rows]:
     """Rows of connections, and the sign-ons that there were."""
     engine = NotingSignOns()
     for event in events:
-        tell(engine, event)
+        feed_event(engine, event)
     engine.finish()
     return [msgspec.structs.asdict(row) for row in engine.take()], engine.sign_ons
 

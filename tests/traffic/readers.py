@@ -18,7 +18,7 @@ from wirelake.capture.decode.reference import read_tables
 from wirelake.records.calls import CallsEngine
 from wirelake.records.connections import ConnectionsEngine
 from wirelake.records.deliveries import DeliveriesEngine
-from wirelake.records.engine import tell
+from wirelake.records.engine import feed_event
 from wirelake.records.rows import Event, in_order
 from wirelake.records.tunnels import TunnelsEngine
 
@@ -56,7 +56,7 @@ def found_in(folder: Path) -> dict[str, list[Row]]:
     for name, engine in _ENGINES.items():
         running: Any = engine()
         for event in events:
-            tell(running, event)
+            feed_event(running, event)
         running.finish()
         found[name] = [msgspec.to_builtins(row) for row in running.take()]
     return found

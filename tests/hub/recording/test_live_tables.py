@@ -22,8 +22,8 @@ from wirelake.records import (
     FaultRow,
     MessageRow,
     Opened,
+    feed_event,
     in_order,
-    tell,
 )
 from wirelake.records.rows import fields_of
 
@@ -76,7 +76,7 @@ def test_live_is_what_the_plain_reader_finds(
 ) -> None:
     engine = ENGINES[table]()
     for event in events:
-        tell(engine, event)
+        feed_event(engine, event)
     engine.finish()
     rows = [msgspec.to_builtins(row) for row in engine.take()]
     assert run.rows[table]
