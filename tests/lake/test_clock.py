@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from wirelake.lake.engine.settings import (
+from wirelake.lake.engine.watermarks import (
     LATEST,
     Latest,
     Reached,

@@ -1,6 +1,8 @@
-"""Records of calls in kernels: how they begin, what is added to them, how they end.
+"""Calls: the rules of `wirelake.records.calls` on arrays, and final records as rows.
 
-See `wirelake.records.calls`.
+Implements "Calls" of `docs/concepts/matching.md`. First the records of calls and what is added to
+them, then what messages, faults and ends do to the calls of a connection, at last the batches of
+`calls`, `connections` and `_sign_ons`.
 """
 
 from __future__ import annotations
@@ -97,10 +99,25 @@ OUTCOMES: Final = ("answered", "failed", "lost", "unknown", "open", "orphan")
 _OK, _FAILED, LOST, UNKNOWN, STILL_OPEN, ORPHAN = range(6)
 """Places in `OUTCOMES`."""
 _OK_TEXT: Final = KNOWN.index("ok")
+_UNFINISHED: Final = KNOWN.index("unfinished")
+_UNSETTLED: Final = KNOWN.index("unsettled")
+_SEALED_TEXT: Final = KNOWN.index("sealed")
+_LIMIT: Final = KNOWN.index("limit")
+_OPEN_LIMIT: Final = EngineLimits().open_calls
+_ANSWERED_LIMIT: Final = EngineLimits().answered_calls
+_BOTH: Final = 2
+_CALLS: Final = schema("calls")
+_CONNECTIONS: Final = schema("connections")
+_DIRECTIONS: Final = ("c2s", "s2c")
+
+Records = NDArray[Any]
+
+
+# -- records of calls --------------------------------------------------------------------------
 
 
 @kernel
-def _new(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
+def _new(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> Int:
     """Return a new call; only its connection and direction are set."""
     t.counts[FREE_CALLS] -= 1
     call = S(t.free_calls[U(t.counts[FREE_CALLS])])
@@ -110,7 +127,7 @@ def _new(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
     found.protocol = e.narrow[PROTOCOL, U(i)]
     found.target = e.narrow[TARGET, U(i)]
     found.client = t.connections[U(slot)].caller
-    found.slot, found.way = slot, way
+    found.slot, found.way = slot, direction
     found.response_ns, found.first_part_ns, found.response_bytes = NOTHING, NOTHING, NOTHING
     found.parts, found.traces, found.duplicates = 0, 0, 0
     found.status, found.reason, found.cause, found.outcome = NO, NO, NO, NO
@@ -118,9 +135,9 @@ def _new(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
 
 
 @inline
-def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
+def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> Int:
     """Return a new call for a request."""
-    call = _new(t, e, i, slot, way)
+    call = _new(t, e, i, slot, direction)
     found = t.calls[U(call)]
     found.message_id = e.wide[NUMBER, U(i)]
     found.numbered = 1 if e.narrow[FLAGS, U(i)] & NUMBERED else 0
@@ -130,9 +147,9 @@ def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
 
 
 @inline
-def unasked_call(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> Int:
+def unasked_call(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> Int:
     """Return a new call for an answer whose request was not seen."""
-    call = _new(t, e, i, slot, way)
+    call = _new(t, e, i, slot, direction)
     found = t.calls[U(call)]
     found.message_id = e.wide[REPLY, U(i)]
     found.numbered = 1 if e.narrow[FLAGS, U(i)] & REPLIES else 0
@@ -182,9 +199,9 @@ def complete(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
 
 
 @kernel
-def orphan(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int, cause: Int) -> None:
+def orphan(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int, cause: Int) -> None:
     """Record an answer without a call as a call of its own."""
-    call = unasked_call(t, e, i, slot, way)
+    call = unasked_call(t, e, i, slot, direction)
     complete(t, e, i, call)
     t.calls[U(call)].cause = cause
     ready(t, call)
@@ -197,18 +214,6 @@ def forget_call(t: Tables, slot: Int, call: Int) -> None:
     remove(t, slot, call)
 
 
-# Calls in kernels: the rules of `wirelake.records.calls`, on arrays.
-
-
-_UNFINISHED: Final = KNOWN.index("unfinished")
-_UNSETTLED: Final = KNOWN.index("unsettled")
-_SEALED_TEXT: Final = KNOWN.index("sealed")
-_LIMIT: Final = KNOWN.index("limit")
-_OPEN_LIMIT: Final = EngineLimits().open_calls
-_ANSWERED_LIMIT: Final = EngineLimits().answered_calls
-_BOTH: Final = 2
-
-
 # -- messages ------------------------------------------------------------------------------------
 
 
@@ -216,18 +221,18 @@ _BOTH: Final = 2
 def message_of_call(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Process a message: requests, answers and parts; other kinds are ignored."""
     kind = S(e.narrow[KIND, U(i)])
-    way = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
-    notice(t, slot, kind, way, S(e.wide[TS, U(i)]))
+    direction = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
+    notice(t, slot, kind, direction, S(e.wide[TS, U(i)]))
     if kind == REQUEST:
-        _request(t, e, i, slot, way)
+        _request(t, e, i, slot, direction)
     elif kind == RESPONSE:
-        _response(t, e, i, slot, way)
+        _response(t, e, i, slot, direction)
     elif kind == PART:
-        _partly(t, e, i, slot, way)
+        _partly(t, e, i, slot, direction)
     elif kind == TRACE:
-        _trace(t, e, i, slot, way)
+        _trace(t, e, i, slot, direction)
     elif kind == SEALED:
-        broken(t, slot, way, S(e.wide[TS, U(i)]), _SEALED_TEXT)
+        broken(t, slot, direction, S(e.wide[TS, U(i)]), _SEALED_TEXT)
 
 
 @inline
@@ -242,13 +247,13 @@ def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 
 @kernel
-def _request(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
+def _request(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
     if e.narrow[CLIENT, U(i)] >= 0:
         _signs_on(t, e, i, slot)
     if not e.narrow[FLAGS, U(i)] & NUMBERED:
-        _request_in_order(t, e, i, slot, way)
+        _request_in_order(t, e, i, slot, direction)
         return
-    call = find_call(t, slot, way, S(e.wide[NUMBER, U(i)]))
+    call = find_call(t, slot, direction, S(e.wide[NUMBER, U(i)]))
     if call >= 0:
         found = t.calls[U(call)]
         if found.state == OPEN and found.request_ns != NOTHING:
@@ -261,7 +266,7 @@ def _request(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
             end_call(t, call, ORPHAN, _UNFINISHED)
         else:
             ready(t, call)
-    _await(t, slot, asked_call(t, e, i, slot, way))
+    _await(t, slot, asked_call(t, e, i, slot, direction))
 
 
 @kernel
@@ -269,43 +274,43 @@ def _await(t: Tables, slot: Int, call: Int) -> None:
     """Add an open call with an id; the oldest is given up when there are too many."""
     append(t, slot, call, S(OPEN))
     add_call(t, slot, call)
-    way = S(t.calls[U(call)].way)
-    if count_of(t, slot, way, OPEN) > _OPEN_LIMIT:
-        oldest = first_of(t, slot, way, OPEN)
+    direction = S(t.calls[U(call)].way)
+    if count_of(t, slot, direction, OPEN) > _OPEN_LIMIT:
+        oldest = first_of(t, slot, direction, OPEN)
         forget_call(t, slot, oldest)
         end_call(t, oldest, UNKNOWN if t.calls[U(oldest)].requests else ORPHAN, _LIMIT)
 
 
 @kernel
-def _request_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
-    call = asked_call(t, e, i, slot, way)
+def _request_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
+    call = asked_call(t, e, i, slot, direction)
     if t.connections[U(slot)].unsettled:
         end_call(t, call, UNKNOWN, _UNSETTLED)
         return
     append(t, slot, call, S(ORDER))
-    if count_of(t, slot, way, ORDER) > _OPEN_LIMIT:
+    if count_of(t, slot, direction, ORDER) > _OPEN_LIMIT:
         unsettle(t, slot, S(e.wide[TS, U(i)]))
         _give_up_order(t, slot, S(_LIMIT))
 
 
 @kernel
 def _give_up_order(t: Tables, slot: Int, cause: Int) -> None:
-    for way in range(_BOTH):
-        call = first_of(t, slot, way, ORDER)
+    for direction in range(_BOTH):
+        call = first_of(t, slot, direction, ORDER)
         while call >= 0:
             remove(t, slot, call)
             end_call(t, call, UNKNOWN, cause)
-            call = first_of(t, slot, way, ORDER)
+            call = first_of(t, slot, direction, ORDER)
 
 
 @kernel
-def _response(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
+def _response(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
     flags = S(e.narrow[FLAGS, U(i)])
     if flags & CONFIRMS:
         _signs_on(t, e, i, slot)
-    asked = 1 - way
+    asked = 1 - direction
     if not flags & REPLIES:
-        _response_in_order(t, e, i, slot, way)
+        _response_in_order(t, e, i, slot, direction)
         return
     call = find_call(t, slot, asked, S(e.wide[REPLY, U(i)]))
     if call >= 0:
@@ -324,35 +329,43 @@ def _answered(t: Tables, e: EventArrays, i: Int, slot: Int, call: Int) -> None:
     """Answer an open call with an id; older answered calls may become final."""
     complete(t, e, i, call)
     remove(t, slot, call)
-    ts_ns, way = S(e.wide[TS, U(i)]), S(t.calls[U(call)].way)
-    held = count_of(t, slot, way, ANSWERED)
-    if held == 0:
-        t.oldest[U(slot), U(way)] = ts_ns
-    elif ts_ns - t.oldest[U(slot), U(way)] > EXPIRE_AFTER_NS or held >= _ANSWERED_LIMIT:
-        _expire(t, slot, way, ts_ns)
+    ts_ns, direction = S(e.wide[TS, U(i)]), S(t.calls[U(call)].way)
+    answered = count_of(t, slot, direction, ANSWERED)
+    if answered == 0:
+        t.oldest[U(slot), U(direction)] = ts_ns
+    elif ts_ns - t.oldest[U(slot), U(direction)] > EXPIRE_AFTER_NS or answered >= _ANSWERED_LIMIT:
+        _expire(t, slot, direction, ts_ns)
     append(t, slot, call, S(ANSWERED))
 
 
 @kernel
-def _expire(t: Tables, slot: Int, way: Int, now_ns: Int) -> None:
-    """Finish answered calls: those past the duplicate window, or half when there are too many."""
-    held = count_of(t, slot, way, ANSWERED)
-    excess = held - _ANSWERED_LIMIT // 2 if held >= _ANSWERED_LIMIT else 0
+def _expire(t: Tables, slot: Int, direction: Int, now_ns: Int) -> None:
+    """Finish answered calls: those past the duplicate window, or half when there are too many.
+
+    Half, because to remove one for each new one would walk this path for every answer of a busy
+    connection.
+    """
+    answered = count_of(t, slot, direction, ANSWERED)
+    excess = answered - _ANSWERED_LIMIT // 2 if answered >= _ANSWERED_LIMIT else 0
     final = 0
-    call = first_of(t, slot, way, ANSWERED)
+    call = first_of(t, slot, direction, ANSWERED)
     while call >= 0:
-        t.oldest[U(slot), U(way)] = t.calls[U(call)].response_ns
+        t.oldest[U(slot), U(direction)] = t.calls[U(call)].response_ns
         if t.calls[U(call)].response_ns >= now_ns - DUPLICATE_WINDOW_NS and final >= excess:
             break
         forget_call(t, slot, call)
         ready(t, call)
         final += 1
-        call = first_of(t, slot, way, ANSWERED)
+        call = first_of(t, slot, direction, ANSWERED)
 
 
 @kernel
 def expire_idle(t: Tables, before_ns: int) -> None:
-    """Finish calls that were answered before a time, on idle connections as well."""
+    """Finish calls that were answered before a time, on idle connections as well.
+
+    Answers of a connection finish its earlier calls (`_expire`), so only calls of connections that
+    fell silent need this scan of all records.
+    """
     for call in range(len(t.calls)):
         found = t.calls[U(call)]
         if found.state == ANSWERED and found.response_ns < before_ns:
@@ -363,11 +376,11 @@ def expire_idle(t: Tables, before_ns: int) -> None:
 
 
 @kernel
-def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
-    asked = 1 - way
+def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
+    asked = 1 - direction
     if t.connections[U(slot)].unsettled:
         # It answered some call, which must not count as lost for want of an answer.
-        broken(t, slot, way, S(e.wide[TS, U(i)]), _UNSETTLED)
+        broken(t, slot, direction, S(e.wide[TS, U(i)]), _UNSETTLED)
         orphan(t, e, i, slot, asked, S(_UNSETTLED))
         return
     call = first_of(t, slot, asked, ORDER)
@@ -388,8 +401,8 @@ def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -
 
 
 @kernel
-def _partly(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
-    asked = 1 - way
+def _partly(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
+    asked = 1 - direction
     if not e.narrow[FLAGS, U(i)] & REPLIES:
         call = first_of(t, slot, asked, ORDER)
         if call >= 0:
@@ -411,9 +424,9 @@ def _partly(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
 
 
 @kernel
-def _trace(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
+def _trace(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
     if e.narrow[FLAGS, U(i)] & REPLIES:
-        call = find_call(t, slot, 1 - way, S(e.wide[REPLY, U(i)]))
+        call = find_call(t, slot, 1 - direction, S(e.wide[REPLY, U(i)]))
         if call >= 0:
             found = t.calls[U(call)]
             late = e.wide[TS, U(i)] - found.response_ns > DUPLICATE_WINDOW_NS
@@ -428,20 +441,20 @@ def _trace(t: Tables, e: EventArrays, i: Int, slot: Int, way: Int) -> None:
 def stream_broke(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Give up open calls that are matched by order: messages are missing."""
     ts_ns, code = S(e.wide[TS, U(i)]), S(e.narrow[CODE, U(i)])
-    way = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
-    broken(t, slot, way, ts_ns, code)
+    direction = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
+    broken(t, slot, direction, ts_ns, code)
     unsettle(t, slot, ts_ns)
     found = t.connections[U(slot)]
-    found.awaited = S(found.awaited) | (1 << way)
+    found.awaited = S(found.awaited) | (1 << direction)
     _give_up_order(t, slot, code)
 
 
 @kernel
 def end_calls(t: Tables, slot: Int, outcome: Int, cause: Int) -> None:
     """Finish all calls of a connection; open ones get this outcome unless a fault explains them."""
-    for way in range(_BOTH):
+    for direction in range(_BOTH):
         for which in range(OPEN, ORDER + 1):
-            call = first_of(t, slot, way, which)
+            call = first_of(t, slot, direction, which)
             while call >= 0:
                 if which == ORDER:
                     remove(t, slot, call)
@@ -451,7 +464,7 @@ def end_calls(t: Tables, slot: Int, outcome: Int, cause: Int) -> None:
                     ready(t, call)
                 else:
                     _end_open(t, slot, call, outcome, cause)
-                call = first_of(t, slot, way, which)
+                call = first_of(t, slot, direction, which)
 
 
 @kernel
@@ -470,24 +483,17 @@ def _end_open(t: Tables, slot: Int, call: Int, outcome: Int, cause: Int) -> None
         end_call(t, call, outcome, cause)
 
 
-# Final records as batches of `calls`, `connections` and `_sign_ons`.
-
-
-_CALLS: Final = schema("calls")
-_CONNECTIONS: Final = schema("connections")
-_DIRECTIONS: Final = ("c2s", "s2c")
-
-Records = NDArray[Any]
+# -- final records as rows ---------------------------------------------------------------------
 
 
 def integers(values: NDArray[Any], missing: NDArray[np.bool_] | None = None) -> pa.Array:
-    """A column of numbers, null where they are missing: by default, where they are NOTHING."""
+    """Return a column of numbers, null where they are missing (default: where NOTHING)."""
     absent = values == NOTHING if missing is None else missing
     return pa.array(values, mask=absent if absent.any() else None)
 
 
 def calls_batch(calls: Records, texts: Texts) -> pa.RecordBatch:
-    """Calls that are final, as rows."""
+    """Return final calls as rows of `calls`."""
     asked, answered = calls["request_ns"], calls["response_ns"]
     latency = np.where((asked == NOTHING) | (answered == NOTHING), NOTHING, answered - asked)
     columns = {
@@ -501,7 +507,7 @@ def calls_batch(calls: Records, texts: Texts) -> pa.RecordBatch:
 
 
 def connections_batch(connections: Records, texts: Texts) -> pa.RecordBatch:
-    """Connections that are final, as rows; the connection before is for others to find."""
+    """Return final connections as rows; `sign_ons.py` adds `previous_connection`."""
     columns = {
         "duration_ns": pa.array(connections["last_ns"] - connections["first_ns"]),
         "resumed": pa.array(connections["resumed"] == 1, mask=connections["resumed"] < 0),
@@ -518,7 +524,7 @@ def sign_ons_batch(
     times: NDArray[np.int64],
     texts: Texts,
 ) -> pa.RecordBatch:
-    """Who signed on: the rows of `EventArrays.signed`, and where and when that was."""
+    """Return rows of `_sign_ons`: those of `EventArrays.signed`, their connections and times."""
     client, protocol = (texts.array(codes.astype(np.int32)) for codes in signed[1:])
     arrays = [protocol, client, pa.array(connections), pa.array(times)]
     return pa.RecordBatch.from_arrays(arrays, schema=CROSSING["_sign_ons"])
@@ -531,7 +537,7 @@ def _batch(
     coded: tuple[str, ...],
     texts: Texts,
 ) -> pa.RecordBatch:
-    """What is not made already is a field of the records: a text or a number."""
+    """Return a batch of columns that are made already, and of fields of the records."""
     arrays = []
     for field in columns:
         if field.name in made:

@@ -1,7 +1,8 @@
-"""Rows of connections in kernels: the rules of `wirelake.records.connections`, on arrays.
+"""Connections: the rules of `wirelake.records.connections`, on arrays.
 
-Who signs on is seen by `connections` and by `deliveries` in slightly different ways: a fact about a
-connection of which nothing was captured counts for deliveries alone.
+Implements "Connections" of `docs/concepts/matching.md`. `connections` and `deliveries` differ in
+who is signed on: a fact about a connection of which nothing was captured counts for deliveries
+only. So a record has both.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     if e.narrow[CLIENT, U(i)] >= 0 or flags & CONFIRMS:
         _signs_on(t, e, i, slot)
     if kind == HANDSHAKE:
-        _shake(t, e, i, slot)
+        _handshake(t, e, i, slot)
     elif kind == CONTROL and found.close_reason in (NO, _EMPTY):
         reason = e.narrow[REASON, U(i)]
         found.close_reason = found.close_reason if reason < 0 else reason
@@ -131,7 +132,7 @@ def _changed(t: Tables, e: EventArrays, i: Int, slot: Int, protocol: Int) -> Non
 
 
 @inline
-def _shake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
+def _handshake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Time a handshake, from the client's first message to the server's; note a resumption."""
     found = t.connections[U(slot)]
     flags = S(e.narrow[FLAGS, U(i)])

@@ -67,7 +67,7 @@ class _Uses:
 def delivery_parts(
     columns: Columns, arrays: k.EventArrays, texts: Texts
 ) -> Iterator[pa.RecordBatch]:
-    """Return rows of `_delivery_parts`; kernels have found out who was signed on."""
+    """Yield rows of `_delivery_parts`; kernels have found out who was signed on."""
     rank = np.empty(len(columns), np.int64)
     rank[arrays.order] = np.arange(len(columns))
     found: dict[str, list[_Uses]] = {}
@@ -81,12 +81,12 @@ def delivery_parts(
 
 
 def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> _Uses | None:
-    """The notifications of a batch whose events begin at `start`."""
+    """Return the notifications of a batch whose events begin at `start`."""
     ids = batch.column("ids")
     if ids.null_count == len(ids):
         return None
     here = slice(start, start + len(ids))
-    passed = ~arrays.held[here] & (arrays.narrow[k.KIND, here] != k.TUNNELLED)
+    passed = ~arrays.pending[here] & (arrays.narrow[k.KIND, here] != k.TUNNELLED)
     counts = pc.fill_null(pc.list_value_length(ids), 0).to_numpy()
     rows = np.flatnonzero(passed & (counts > 0))
     counts = counts[rows].astype(np.int64)
@@ -100,7 +100,7 @@ def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> _Uses | N
 def _published(
     batch: pa.RecordBatch, rows: NDArray[np.intp], counts: Ints, flags: NDArray[np.int32]
 ) -> Ints:
-    """When notifications say that they were published, in the order of `flatten`."""
+    """Return the publication times that messages carry, in the order of `flatten`."""
     published = np.full(int(counts.sum()), NOTHING)
     firsts = np.cumsum(counts) - counts
     sent = np.flatnonzero(flags & k.FROM_SERVER)
@@ -125,7 +125,7 @@ def _lists_of_one(values: pa.Array) -> pa.Array:
 
 
 def _nanoseconds(milliseconds: pa.Array) -> Ints:
-    """Times in nanoseconds; NOTHING for what is null or no time."""
+    """Return times in nanoseconds; NOTHING for null and for times out of range."""
     values = pc.fill_null(milliseconds, NOTHING).to_numpy()
     good = np.abs(np.maximum(values, -_LATEST_MS - 1)) <= _LATEST_MS
     return np.where(good, np.where(good, values, 0) * _MILLISECOND, NOTHING)
@@ -142,7 +142,7 @@ def _joined(parts: Sequence[_Uses]) -> _Uses:
 def _grouped(
     protocol: str, uses: _Uses, rank: Ints, arrays: k.EventArrays, texts: Texts
 ) -> pa.RecordBatch:
-    """A row for each client, or connection in its place, and notification."""
+    """Return a row for each notification and client, or connection in its place."""
     order, firsts = _use_groups(uses, rank, arrays)
     event, far = uses.event[order], len(order)
     sent, place = (arrays.narrow[k.FLAGS, event] & k.FROM_SERVER) != 0, np.arange(far)
@@ -150,7 +150,7 @@ def _grouped(
     last_sent = np.maximum.reduceat(np.where(sent, place, NO), firsts)
     first_acked = np.minimum.reduceat(np.where(sent, far, place), firsts)
     sends = np.add.reduceat(sent.astype(np.int64), firsts)
-    # Behind the last place there is nothing, and so there is before the first.
+    # Both neutral places, `far` and NO, are the appended NOTHING.
     times = np.append(arrays.wide[k.TS, event], NOTHING)
     connections = np.append(arrays.wide[k.KEY, event], NOTHING)
     whom = arrays.receiver[event[firsts]]
@@ -174,7 +174,7 @@ def _grouped(
 
 
 def _use_groups(uses: _Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
-    """An order in which uses of one row are neighbours, in the order of time; where rows begin."""
+    """Return an order in which uses of one row are neighbours, by time; and where rows begin."""
     whom = arrays.receiver[uses.event].astype(np.int64)
     stand_in = np.where(whom < 0, arrays.wide[k.KEY, uses.event], 0)
     numbers, _ = indices_of(uses.notification)
@@ -187,7 +187,7 @@ def _use_groups(uses: _Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, I
 
 
 def _earliest(times: Ints, firsts: Ints) -> Ints:
-    """The earliest time of each group; NOTHING when none is known."""
+    """Return the earliest time of each group; NOTHING when none is known."""
     late = np.iinfo(np.int64).max
     found = np.minimum.reduceat(np.where(times == NOTHING, late, times), firsts)
     return np.where(found == late, NOTHING, found)
@@ -196,12 +196,12 @@ def _earliest(times: Ints, firsts: Ints) -> Ints:
 def delivery_faults(
     columns: Columns, arrays: k.EventArrays, texts: Texts
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of `_delivery_faults`: faults in what clients sent that may hide something."""
+    """Yield rows of `_delivery_faults`: faults of clients that may hide an acknowledgement."""
     harmless = k.HARMLESS | k.FROM_SERVER
     found = np.flatnonzero(
         (columns.narrow[k.KIND] == k.FAULT)
         & (columns.narrow[k.FLAGS] & harmless == 0)
-        & ~arrays.held
+        & ~arrays.pending
     )
     if len(found):
         whom = arrays.receiver[found]
@@ -214,7 +214,7 @@ def delivery_faults(
 
 
 def publications(facts: Sequence[Fact]) -> Iterator[pa.RecordBatch]:
-    """Rows of `_publications`: what recorders knew about notifications."""
+    """Yield rows of `_publications`: what recorders knew about notifications."""
     published = [
         fact for fact in facts if fact.kind == "publish" and type(fact.data.get("id")) is str
     ]

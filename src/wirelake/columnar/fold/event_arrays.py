@@ -142,7 +142,7 @@ class EventArrays(NamedTuple):
     """What a device reports about itself: codes of network, ISP and phone."""
     order: NDArray[np.int64]
     """The order in which events are processed."""
-    held: NDArray[np.bool_]
+    pending: NDArray[np.bool_]
     """Which events wait."""
     receiver: NDArray[np.int32]
     """Who was signed on, as deliveries see it: a code or NO."""

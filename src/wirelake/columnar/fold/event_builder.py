@@ -1,4 +1,8 @@
-"""Batches and events of a window to arrays for the kernels; the shares of connections."""
+"""Batches and events of a window to arrays for the kernels; the shares of connections.
+
+Columns are converted as a whole, and texts through the dictionary of each column: a window has
+hundreds of thousands of messages and a few hundred different texts.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +67,7 @@ def id_hashes(connections: NDArray[np.int64]) -> NDArray[np.int64]:
     return ((value ^ value >> np.uint64(33)) >> np.uint64(32)).astype(np.int64)
 
 
-# Events as arrays: what a window tells, in the form that kernels want.
+# -- events ------------------------------------------------------------------------------------
 
 
 Source: TypeAlias = tuple[str, Any]
@@ -111,7 +115,11 @@ class Columns:
         )
 
     def _order(self) -> NDArray[np.int64]:
-        """The order of time, and at one time that of ranks; equal ones stay as they stand."""
+        """Return the order by time, then by rank; stable.
+
+        Time and rank in one integer need one sort instead of two. They fit unless the times of a
+        window are 36 years apart, which only a broken clock makes.
+        """
         times, ranks = self.wide[k.TS], k.RANKS[self.narrow[k.KIND]]
         if not len(times):
             return np.empty(0, np.int64)
@@ -184,7 +192,7 @@ class Columns:
         rows: Rows,
         narrow: NDArray[np.int32],
     ) -> None:
-        """Return the codes of what devices report about themselves."""
+        """Add the codes of what devices report about themselves."""
         if not len(rows) or batch.schema.get_field_index(protocol) < 0:
             return
         assert rules.device_message is not None
@@ -197,12 +205,12 @@ class Columns:
             if values is not None:
                 texts = rules.device_texts.get(column)
                 codes[at] = (
-                    self._texts.codes(values) if texts is None else self._worded(values, texts)
+                    self._texts.codes(values) if texts is None else self._named_codes(values, texts)
                 )
         self._extras = np.concatenate([self._extras, codes], axis=1)
 
-    def _worded(self, numbers: pa.Array, words: Mapping[Any, str]) -> NDArray[np.int32]:
-        """The codes of numbers in words; one that has none stays a number."""
+    def _named_codes(self, numbers: pa.Array, words: Mapping[Any, str]) -> NDArray[np.int32]:
+        """Return the codes of the names of numbers; a number without a name is its own text."""
         indices, values = indices_of(numbers)
         codes = self._texts.coded(words.get(value, str(value)) for value in values)
         return np.append(codes, np.int32(NO))[indices]
@@ -278,7 +286,7 @@ def named(names: NDArray[np.int32], texts: Sequence[str], name: str) -> Rows:
 
 
 def field_of(batch: pa.RecordBatch, protocol: str, path: str, rows: Rows) -> pa.Array | None:
-    """The field at a path of the struct of some messages, a list where the path goes through one.
+    """Return the field at a path of the struct of some messages; a list if the path has one.
 
     None when there are no such messages, or the batch has no struct.
     """

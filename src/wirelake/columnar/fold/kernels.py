@@ -1,4 +1,8 @@
-"""The kernel that goes through all events of a window, in the order of time."""
+"""The kernel that processes all events of a window, in the order of time.
+
+The rules ask for the order of events of one connection only. The order over all of them needs one
+sort and no grouping, and calls and connections become final in the order of time.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +62,7 @@ def fold(t: Tables, e: EventArrays, first: int) -> int:
         connection = S(e.wide[KEY, U(i)])
         slot = find_slot(t, connection)
         if slot >= 0 and _waits(t, slot, S(e.wide[TS, U(i)])):
-            e.held[U(i)] = True
+            e.pending[U(i)] = True
         elif kind == TUNNELLED:
             continue
         elif kind in (CLOSE, SIGN_ON):

@@ -1,4 +1,10 @@
-"""The arrays that a fold keeps from window to window: growth, saving and restoring."""
+"""What a fold keeps from window to window, and what is saved of it between two steps.
+
+`Memory` owns the arrays of `tables.py`: it makes room before kernels run, because they cannot
+allocate, and takes final records out of them. Arrays grow by doubling. `Saved` is its content by
+connection, so that the next step may divide the connections into other shares; `FoldState` and
+`TunnelState` are the files.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +56,12 @@ __all__ = [
 
 
 _FIRST_ROOM: Final = 1_024
+"""Records of a new memory."""
 NEVER: Final = (1 << 63) - 1
 """In place of the time from which a connection waits: it does not wait."""
+_FOLD: Final = "fold"
+_TUNNELS: Final = "tunnels"
+"""Kinds of state files."""
 _TEXTS: Final = 1 << 16
 """Number of texts below which unused ones are not collected."""
 _BLANK: Final = np.zeros(1, CONNECTION)
@@ -170,22 +180,22 @@ class Memory:
             self._closed = np.concatenate([self._closed, more])
 
     def _more_slots(self, count: int) -> None:
-        held = len(self._connections)
+        before = len(self._connections)
         self._connections = np.concatenate([self._connections, np.repeat(_BLANK, count)])
         ends = np.full((count, ENDS), NO, np.int32)
         ends[:, 2::3] = 0
         self._ends = np.concatenate([self._ends, ends])
         self._oldest = np.concatenate([self._oldest, np.zeros((count, 2), np.int64)])
-        self._free_slots = self._freed(self._free_slots, FREE_SLOTS, held, count)
-        self._slots = np.full(_buckets(held + count), NO, np.int32)
+        self._free_slots = self._freed(self._free_slots, FREE_SLOTS, before, count)
+        self._slots = np.full(_buckets(before + count), NO, np.int32)
         index_slots(self.tables())
 
     def _more_calls(self, count: int) -> None:
-        held = len(self._calls)
+        before = len(self._calls)
         self._calls = np.concatenate([self._calls, np.zeros(count, CALL)])
-        self._free_calls = self._freed(self._free_calls, FREE_CALLS, held, count)
+        self._free_calls = self._freed(self._free_calls, FREE_CALLS, before, count)
         self._done = np.concatenate([self._done, np.empty(count, np.int32)])
-        self._numbers = np.full(_buckets(held + count), NO, np.int32)
+        self._numbers = np.full(_buckets(before + count), NO, np.int32)
         index_calls(self.tables())
 
     def _freed(
@@ -193,9 +203,9 @@ class Memory:
     ) -> NDArray[np.int32]:
         """Return the stack of free records with new ones added; the first is taken first."""
         stack = np.empty(first + count, np.int32)
-        held = int(self._counts[place])
+        free_before = int(self._counts[place])
         stack[:count] = np.arange(first + count - 1, first - 1, -1)
-        stack[count : count + held] = free[:held]
+        stack[count : count + free_before] = free[:free_before]
         self._counts[place] += count
         return stack
 
@@ -293,7 +303,7 @@ class Memory:
     def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> list[NDArray[np.int32]]:
         """Restore several states, each with a mask of the wanted connections.
 
-        Gives the slots of these, for each state.
+        Returns the slots of these, for each state.
         """
         found = []
         for saved, wanted in states:
@@ -375,15 +385,11 @@ def _link(t: Tables, calls: NDArray[np.int32]) -> None:
             add_call(t, slot, call)
 
 
-# What a fold remembers between two steps, by connection, so that shares may change.
-
-
-_FOLD: Final = "fold"
-_TUNNELS: Final = "tunnels"
+# -- saved states ------------------------------------------------------------------------------
 
 
 class FoldState(msgspec.Struct, frozen=True):
-    """Given all states of one place in a source, a fold restores the connections of its share."""
+    """The state of one share of a source. A fold restores its share from the states of all."""
 
     hashes: NDArray[np.int64]
     """Of each connection: its share is the remainder of this."""

@@ -30,10 +30,10 @@ __all__ = [
     "EventList",
     "PendingEvents",
     "broken",
-    "held_sources",
     "hides",
     "notice",
     "of_connections",
+    "pending_sources",
     "unsettle",
 ]
 
@@ -57,10 +57,10 @@ def of_connections(sources: Sequence[Source], connections: Collection[int]) -> l
     return [source for source in found if len(source[1])]
 
 
-def held_sources(columns: Columns, held: NDArray[np.bool_]) -> Iterator[Source]:
+def pending_sources(columns: Columns, pending: NDArray[np.bool_]) -> Iterator[Source]:
     """Yield the events that wait."""
     for number, (table, events) in enumerate(columns.sources):
-        mine = held[int(columns.starts[number]) : int(columns.starts[number + 1])]
+        mine = pending[int(columns.starts[number]) : int(columns.starts[number + 1])]
         if not mine.any():
             continue
         if isinstance(events, pa.RecordBatch):
@@ -89,7 +89,7 @@ def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     return found
 
 
-# Pending events as they are saved, and as workers send them.
+# -- as they are saved -------------------------------------------------------------------------
 
 
 class EventList(msgspec.Struct, frozen=True):
@@ -109,7 +109,7 @@ class EventList(msgspec.Struct, frozen=True):
                     found.opened.append((place, event))
                 case Closed():
                     found.closed.append((place, event))
-                case _:  # a fact as a capture has it, or as the engines do
+                case _:  # a fact of a capture, or a row of `records`
                     fact = Fact(event.ts_ns, event.kind, event.connection, event.data)
                     found.facts.append((place, fact))
         return found
@@ -143,14 +143,14 @@ class PendingEvents(msgspec.Struct, frozen=True):
         return self.table, [] if self.events is None else self.events.events()
 
 
-# When messages of a connection cannot be matched by order, in kernels.
+# -- what a fault hides, in kernels ------------------------------------------------------------
 
 
 @inline
-def broken(t: Tables, slot: Int, way: Int, ts_ns: Int, code: Int) -> None:
+def broken(t: Tables, slot: Int, direction: Int, ts_ns: Int, code: Int) -> None:
     """Note that messages of a direction may be missing from here on."""
     found = t.connections[U(slot)]
-    if way:
+    if direction:
         found.broken_s2c_ns, found.broken_s2c = ts_ns, code
     else:
         found.broken_c2s_ns, found.broken_c2s = ts_ns, code
@@ -165,7 +165,7 @@ def unsettle(t: Tables, slot: Int, ts_ns: Int) -> None:
 
 
 @inline
-def notice(t: Tables, slot: Int, kind: Int, way: Int, ts_ns: Int) -> None:
+def notice(t: Tables, slot: Int, kind: Int, direction: Int, ts_ns: Int) -> None:
     """Match by order again after a request that follows a quiet time."""
     found = t.connections[U(slot)]
     if found.unsettled:
@@ -178,7 +178,7 @@ def notice(t: Tables, slot: Int, kind: Int, way: Int, ts_ns: Int) -> None:
             else:
                 found.quiet_ns = ts_ns
         if not settled:
-            found.awaited = S(found.awaited) & ~(1 << way)
+            found.awaited = S(found.awaited) & ~(1 << direction)
 
 
 @inline

@@ -7,8 +7,12 @@
 - `slots` and `numbers` find a connection by its id, and a call by connection, end and id: heads of
   chains through the records.
 
-Texts are codes (`text_codes.py`); those that kernels know have fixed ones. NOTHING stands for an
-unknown time, NO for a missing code, slot or call.
+Why not dicts: kernels are compiled without Numba's runtime (`_nrt=False`), because reference
+counting of array arguments makes them about six times slower (0.13 of the speed of C, not 0.79). So
+they can neither allocate nor use typed dicts; records, chains and lists are places in arrays.
+
+Texts are codes (`Texts`, at the end); those that kernels know have fixed ones. NOTHING stands for
+an unknown time, NO for a missing code, slot or call.
 """
 
 from __future__ import annotations
@@ -104,7 +108,7 @@ CONNECTION: Final = np.dtype(
 - `caller`, `signed_on` and `receiver`: who is signed on, as `calls`, `connections` and `deliveries`
   see it; and whether the server has confirmed it.
 - `shake_ns`: when a handshake began.
-- What is in doubt: `unsettled`, the directions `awaited` (as bits), the last activity `quiet_ns`
+- What is uncertain: `unsettled`, the directions `awaited` (as bits), the last activity `quiet_ns`
   while it was unsettled, and for each direction where it broke last, and the code.
 """
 
@@ -124,8 +128,9 @@ CALL: Final = np.dtype(
     ],
     align=True,
 )
-"""A call. `way` is the direction of its request, `state` the list in which it is, or FREE;
-`numbered` says whether it has a `message_id`. `tunnel_link` is 0 outside of tunnels."""
+"""A call. `way` is the direction of its request (the name is part of saved state), `state` the list
+in which it is, or FREE; `numbered` says whether it has a `message_id`. `tunnel_link` is 0 outside
+of tunnels."""
 
 FREE, OPEN, ANSWERED, ORDER = range(4)
 """States of a call: none, or its list."""
@@ -172,21 +177,21 @@ class Tables(NamedTuple):
 
 
 @inline
-def _place(way: Int, which: Int) -> Int:
+def _place(direction: Int, which: Int) -> Int:
     """Return where `ends` has a list."""
-    return S(way) * 9 + (S(which) - 1) * 3
+    return S(direction) * 9 + (S(which) - 1) * 3
 
 
 @inline
-def first_of(t: Tables, slot: Int, way: Int, which: Int) -> Int:
+def first_of(t: Tables, slot: Int, direction: Int, which: Int) -> Int:
     """Return the first call of a list, or NO."""
-    return S(t.ends[U(slot), U(_place(way, which))])
+    return S(t.ends[U(slot), U(_place(direction, which))])
 
 
 @inline
-def count_of(t: Tables, slot: Int, way: Int, which: Int) -> Int:
+def count_of(t: Tables, slot: Int, direction: Int, which: Int) -> Int:
     """Return the length of a list."""
-    return S(t.ends[U(slot), U(_place(way, which) + 2)])
+    return S(t.ends[U(slot), U(_place(direction, which) + 2)])
 
 
 @kernel
@@ -227,18 +232,18 @@ def remove(t: Tables, slot: Int, call: Int) -> None:
 
 
 @inline
-def _bucket(slot: Int, way: Int, number: Int, numbers: Codes) -> Int:
-    value = (U(number) + U(S(slot) * 2 + S(way)) * _SPREAD) * _MIX
+def _bucket(slot: Int, direction: Int, number: Int, numbers: Codes) -> Int:
+    value = (U(number) + U(S(slot) * 2 + S(direction)) * _SPREAD) * _MIX
     return S((value ^ (value >> U(32))) & U(len(numbers) - 1))
 
 
 @kernel
-def find_call(t: Tables, slot: Int, way: Int, number: Int) -> Int:
+def find_call(t: Tables, slot: Int, direction: Int, number: Int) -> Int:
     """Return the call with this id, open or answered, or NO."""
-    call = S(t.numbers[U(_bucket(slot, way, number, t.numbers))])
+    call = S(t.numbers[U(_bucket(slot, direction, number, t.numbers))])
     while call >= 0:
         found = t.calls[U(call)]
-        if found.message_id == number and found.slot == slot and found.way == way:
+        if found.message_id == number and found.slot == slot and found.way == direction:
             return call
         call = S(found.chain)
     return NO
@@ -344,11 +349,11 @@ def index_slots(t: Tables) -> None:
             _add_slot(t, slot)
 
 
-# Texts as integer codes: kernels compare codes, and never see a text.
+# -- texts as codes ----------------------------------------------------------------------------
 
 
 class Texts:
-    """All known texts; the code of a text is its index."""
+    """All known texts; the code of a text is its index. Kernels compare codes, never texts."""
 
     def __init__(self, texts: Iterable[str] = ()):
         self.texts: list[str] = []

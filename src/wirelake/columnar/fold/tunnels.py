@@ -1,10 +1,15 @@
-"""Folds the messages in tunnels into tables, over all links that carry them.
+"""Tunnels and the calls in them, over all links that carry them.
 
-fold = TunnelFold(share=0, shares=1, state=state)
-fold.feed(batches)                  of `_tunnel_events`: all of one step at once
-for table, batch in fold.take():    final rows of `tunnels`, and of `calls` in tunnels
-    ...
-state = fold.save()
+    fold = TunnelFold(share=0, shares=1, state=state)
+    fold.feed(batches)                  # of `_tunnel_events`
+    for table, batch in fold.take():    # final rows of `tunnels`, and of `calls` in tunnels
+        ...
+    state = fold.save()
+
+Implements "Tunnels" of `docs/concepts/matching.md`. A tunnel may move from link to link, and links
+may be recorded by different sources. So the fold of each connection only writes what happens to
+tunnels (`tunnel_rows`, the table `_tunnel_events`); `TunnelFold` sorts these rows by time over all
+links (`tunnel_arrays`) and folds them with kernels of its own (`tunnel_kernels.py`).
 """
 
 from __future__ import annotations
@@ -52,13 +57,33 @@ __all__ = [
 ]
 
 
-# Rows of `_tunnel_events` in arrays, as kernels want them.
+_EVENT_SCHEMA: Final = CROSSING["_tunnel_events"]
+_EVENT_COLUMNS: Final = [name for name in _EVENT_SCHEMA.names if name not in ("rank", "number")]
+_OF_MESSAGE: Final = (
+    *("connection", "direction", "protocol", "kind", "name", "message_id", "reply_to", "target"),
+    *("status", "reason", "client", "size_bytes", "tunnel_link"),
+)
+"""Columns of `messages` that events of tunnels have, too."""
+_TUNNEL_SCHEMA: Final = schema("tunnels")
+_LIMITS: Final = EngineLimits()
+_MORE: Final = 1_024
+"""Records added when a kernel runs out of room."""
+_LOST, _OPEN = OUTCOMES.index("lost"), OUTCOMES.index("open")
+_ENDS: Final = ("gateway", "server")
+_ADDRESS_HALVES: Final = ("user_high", "user_low")
+_64_BITS: Final = (1 << 64) - 1
+_BLANK: Final = np.zeros(1, TUNNEL_RECORD)
+for _name in (*TUNNEL_TIMES, "first_link", "last_link"):
+    _BLANK[_name] = NOTHING
+for _name in ("outcome", "closed_by", "user_port"):
+    _BLANK[_name] = NO
+
+Rows = NDArray[np.intp]
+Ints = NDArray[np.int64]
+Records = NDArray[Any]
 
 
-_HALF: Final = (1 << 64) - 1
-_COLUMNS: Final = [
-    name for name in CROSSING["_tunnel_events"].names if name not in ("rank", "number")
-]
+# -- events of tunnels to arrays ---------------------------------------------------------------
 
 
 def tunnel_arrays(
@@ -66,15 +91,15 @@ def tunnel_arrays(
 ) -> k.EventArrays:
     """Return the events of a share's tunnels, and those of all links, in order."""
     parts = [events_of_share(batch, share, shares) for batch in batches]
-    table = pa.Table.from_batches(parts, schema=CROSSING["_tunnel_events"]).combine_chunks()
+    table = pa.Table.from_batches(parts, schema=_EVENT_SCHEMA).combine_chunks()
     order = np.lexsort(
         [table.column(name).to_numpy() for name in ("number", "link", "rank", "ts_ns")]
     )
-    found = table.select(_COLUMNS)
+    found = table.select(_EVENT_COLUMNS)
     wide = np.zeros((k.WIDE, len(order)), np.int64)
     narrow = np.full((k.NARROW, len(order)), NO, np.int32)
     if len(order):
-        _fill({name: found.column(name).chunk(0) for name in _COLUMNS}, texts, wide, narrow)
+        _fill({name: found.column(name).chunk(0) for name in _EVENT_COLUMNS}, texts, wide, narrow)
     return k.EventArrays(
         wide,
         narrow,
@@ -150,7 +175,7 @@ def _packets(
     wide: NDArray[np.int64],
     narrow: NDArray[np.int32],
 ) -> None:
-    """Packets of links about tunnels, in their own columns."""
+    """Fill in the packets of links about tunnels, which have columns of their own."""
     picked = pa.array(np.flatnonzero(packets))
     if not len(picked):
         return
@@ -191,21 +216,10 @@ def _address(packed: Any) -> tuple[int, int, int]:
     """Return the halves of an address, and its family (0: no address)."""
     number = int.from_bytes(packed, "big")
     family = {4: 4, 16: 6}.get(len(packed), 0)
-    return (number >> 64, number & _HALF, family) if family else (0, 0, 0)
+    return (number >> 64, number & _64_BITS, family) if family else (0, 0, 0)
 
 
-# What happens to tunnels in a window, as rows of `_tunnel_events`.
-
-
-_EVENT_SCHEMA: Final = CROSSING["_tunnel_events"]
-_MASK: Final = (1 << 64) - 1
-_OF_MESSAGE: Final = (
-    *("connection", "direction", "protocol", "kind", "name", "message_id", "reply_to", "target"),
-    *("status", "reason", "client", "size_bytes", "tunnel_link"),
-)
-
-Rows = NDArray[np.intp]
-Ints = NDArray[np.int64]
+# -- events of tunnels in a window -------------------------------------------------------------
 
 
 def tunnel_rows(
@@ -218,7 +232,7 @@ def tunnel_rows(
         if table != "messages" or not batch.num_rows:
             continue
         here = slice(int(columns.starts[at]), int(columns.starts[at + 1]))
-        passed, links = ~arrays.held[here], columns.wide[k.KEY, here]
+        passed, links = ~arrays.pending[here], columns.wide[k.KEY, here]
         if batch.column("tunnel_link").null_count < batch.num_rows:
             inside = columns.narrow[k.KIND, here] == k.TUNNELLED
             yield from _messages(batch, np.flatnonzero(inside & passed), links, numbers[here])
@@ -230,7 +244,7 @@ def tunnel_rows(
 def _messages(
     batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints
 ) -> Iterator[pa.RecordBatch]:
-    """Return the messages in tunnels."""
+    """Yield the messages in tunnels."""
     if len(rows):
         made = _columns(batch, rows, links, numbers)
         yield _batch(made | {"tunnel": made["connection"]}, len(rows))
@@ -239,9 +253,9 @@ def _messages(
 def _link_packets(
     batch: pa.RecordBatch, passed: NDArray[np.bool_], links: Ints, numbers: Ints
 ) -> Iterator[pa.RecordBatch]:
-    """The packets about tunnels; of those that carry messages, the first of each tunnel.
+    """Yield the packets about tunnels; of those that carry messages, the first of each tunnel.
 
-    Their messages are events of their own, and after the first the tunnel is known.
+    Their messages are events of their own, and after the first packet the tunnel is known.
     """
     protocol = batch.column("protocol")[0].as_py()
     rules = rules_of(protocol)
@@ -282,7 +296,7 @@ def _ids(targets: list[str]) -> tuple[Ints, Ints, NDArray[np.bool_]]:
     """Return instance and number of tunnels, and whether a target names one."""
     pairs = [tunnel_of(text) for text in targets]
     good = np.array([pair is not None for pair in pairs], np.bool_)
-    masked = [[number & _MASK for number in pair or (0, 0)] for pair in pairs]
+    masked = [[number & _64_BITS for number in pair or (0, 0)] for pair in pairs]
     numbers = np.array(masked, np.uint64).reshape(-1, 2).astype(np.int64)
     return numbers[:, 0], numbers[:, 1], good
 
@@ -321,8 +335,8 @@ def _of_links(
             "connection": pa.array(columns.wide[k.KEY, rows]),
         }
         if kind == k.FAULT:
-            ways = columns.narrow[k.FLAGS, rows] & k.FROM_SERVER
-            made["direction"] = pa.array(["c2s", "s2c"]).take(pa.array(ways))
+            directions = columns.narrow[k.FLAGS, rows] & k.FROM_SERVER
+            made["direction"] = pa.array(["c2s", "s2c"]).take(pa.array(directions))
             made["code"] = texts.array(columns.narrow[k.CODE, rows])
         yield _batch(made, len(rows))
 
@@ -335,20 +349,7 @@ def _batch(made: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=_EVENT_SCHEMA)
 
 
-_TUNNEL_SCHEMA: Final = schema("tunnels")
-_LIMITS: Final = EngineLimits()
-_MORE: Final = 1_024
-"""Records added when a kernel runs out of room."""
-_LOST, _OPEN = OUTCOMES.index("lost"), OUTCOMES.index("open")
-_ENDS: Final = ("gateway", "server")
-_HALVES: Final = ("user_high", "user_low")
-_BLANK: Final = np.zeros(1, TUNNEL_RECORD)
-for _name in (*TUNNEL_TIMES, "first_link", "last_link"):
-    _BLANK[_name] = NOTHING
-for _name in ("outcome", "closed_by", "user_port"):
-    _BLANK[_name] = NO
-
-Records = NDArray[Any]
+# -- the fold ----------------------------------------------------------------------------------
 
 
 def tunnel_hash(connection: int) -> int:
@@ -485,7 +486,7 @@ def _tunnels_batch(tunnels: Records, closed_links: NDArray[np.int64]) -> pa.Reco
 
 def _user_address(tunnel: Any) -> str | None:
     """Return the user's address as text."""
-    halves = (int(tunnel[name]).to_bytes(8, "big", signed=True) for name in _HALVES)
+    halves = (int(tunnel[name]).to_bytes(8, "big", signed=True) for name in _ADDRESS_HALVES)
     packed_address = b"".join(halves)
     match int(tunnel["user_family"]):
         case 4:

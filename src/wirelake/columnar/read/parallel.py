@@ -43,17 +43,27 @@ __all__ = [
 ]
 
 
-# The processes behind `parallel.py`: each decodes a share of the connections and sends windows.
-
-
+SMALL_BYTES: Final = 32 << 20
+"""Captures of fewer bytes in total are read here: starting a worker would take longer."""
+_MOST_JOBS: Final = 16
+"""Every worker scans every packet; beyond this, scanning costs more than sharing saves."""
+_INFLATED: Final = 4
+"""Assumed compression ratio of a capture, used only for progress."""
 FILTERED: Final = frozenset(PLAIN) - {"faults"}
 """Tables whose rows the workers filter. `faults` are not: `on_faults` gets all of them."""
 _AHEAD: Final = 1
 """Windows that a worker decodes ahead of the reader."""
 _BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
 
+Progress: TypeAlias = Callable[[int, int], None]
+"""Called with the approximate number of bytes read so far, and the total."""
+Faults: TypeAlias = Callable[[pa.RecordBatch], None]
+"""Called with batches of `faults`."""
 _Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
 """The encoded items of a window."""
+
+
+# -- workers ----------------------------------------------------------------------------------
 
 
 def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterable[Item]]:
@@ -278,17 +288,7 @@ def _unpacked(table: str, data: bytes) -> Any:
     return pa.ipc.open_stream(data).read_next_batch()
 
 
-SMALL_BYTES: Final = 32 << 20
-"""Captures of fewer bytes in total are read here: starting a worker would take longer."""
-_MOST_JOBS: Final = 16
-"""Every worker scans every packet; beyond this, scanning costs more than sharing saves."""
-_INFLATED: Final = 4
-"""Assumed compression ratio of a capture, used only for progress."""
-
-Progress: TypeAlias = Callable[[int, int], None]
-"""Called with the approximate number of bytes read so far, and the total."""
-Faults: TypeAlias = Callable[[pa.RecordBatch], None]
-"""Called with batches of `faults`."""
+# -- the reader -------------------------------------------------------------------------------
 
 
 def read_parallel(
@@ -330,7 +330,7 @@ def read_windows(
     on_faults: Faults | None = None,
     small_bytes: int = SMALL_BYTES,
 ) -> Generator[Iterator[pa.RecordBatch]]:
-    """Yield the same, window by window; each must be exhausted before the next."""
+    """Yield the same rows window by window; each must be exhausted before the next."""
     chosen = options or ReadOptions()
     files = [os.fspath(path) for path in paths]
     sizes = [os.path.getsize(path) for path in files]
@@ -360,7 +360,7 @@ def _jobs(wanted: int | None, size: int, small: int) -> int:
     return min(wanted or len(os.sched_getaffinity(0)), _MOST_JOBS)
 
 
-# -- who is watching -------------------------------------------------------------------------
+# -- progress and faults ----------------------------------------------------------------------
 
 
 def _watched(
@@ -370,12 +370,12 @@ def _watched(
     marks: Sequence[int],
 ) -> Iterator[Iterator[Item]]:
     for number, window in enumerate(windows):
-        yield _told(window, on_faults)
+        yield _reported(window, on_faults)
         if progress is not None:
             progress(marks[min(number, len(marks) - 1)], marks[-1])
 
 
-def _told(window: Iterable[Item], on_faults: Faults | None) -> Iterator[Item]:
+def _reported(window: Iterable[Item], on_faults: Faults | None) -> Iterator[Item]:
     for table, found in window:
         if table == "faults" and on_faults is not None:
             on_faults(found)
@@ -383,7 +383,7 @@ def _told(window: Iterable[Item], on_faults: Faults | None) -> Iterator[Item]:
 
 
 def _marks(files: Sequence[str], sizes: Sequence[int], window_bytes: int) -> list[int]:
-    """Yield the bytes read after each window, estimated from file sizes; finally the total."""
+    """Return the bytes read after each window, estimated from file sizes; finally the total."""
     steps: list[int] = []
     for file, size in zip(files, sizes, strict=True):
         length = size * _INFLATED if file.endswith((".gz", ".zst")) else size

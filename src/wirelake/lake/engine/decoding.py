@@ -24,8 +24,9 @@ from wirelake.tables.paths import DamagedError
 from wirelake.tables.snapshot import AddedFile
 from wirelake.tables.writer import Writer
 
-from .settings import Latest, Settings, written_tables
+from .settings import Settings, written_tables
 from .step import Outputs
+from .watermarks import Latest
 
 __all__ = [
     "FOLDED",
@@ -89,7 +90,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     shares: int
     written: list[AddedFile] = []
     latest: list[int] = []
-    """The latest times of messages; see `wirelake.lake.engine.settings`."""
+    """The latest times of messages; see `wirelake.lake.engine.watermarks`."""
     failure: Failure | None = None
 
 

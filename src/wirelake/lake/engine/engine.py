@@ -28,11 +28,12 @@ from wirelake.tables.writer import Writer
 
 from .cross_connection import merge
 from .decoding import STATE, Decoded, DecodeTask, decode
-from .settings import Reached, Settings, complete_ns, expected_ns, watermark_ns
+from .settings import Settings
 from .step import Step
 from .tasks import NO_ROOM, run_tasks, shares_of
 from .tunnels import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
 from .tunnels import STATE as TUNNEL_STATE
+from .watermarks import Reached, complete_ns, expected_ns, watermark_ns
 
 __all__ = ["Engine", "OnStep"]
 

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
 
 from wirelake.tables.paths import LakeError
 
 __all__ = [
     "DECODED",
-    "LATEST",
     "TABLES",
-    "Latest",
-    "Reached",
     "Settings",
-    "complete_ns",
-    "expected_ns",
     "tables_of",
-    "watermark_ns",
     "written_tables",
 ]
 
@@ -115,83 +105,3 @@ def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
     return "default" if value is None else str(value)
-
-
-# Watermarks: up to which capture time each source is complete, and which sources to wait for.
-
-
-LATEST: Final = 16
-"""Number of latest message times whose median is the watermark."""
-_SILENT_NS: Final = 24 * 3600 * 1_000_000_000
-"""A source this far behind the others has ended; nothing waits for it."""
-
-
-class Latest:
-    """The latest message times that a task has seen."""
-
-    def __init__(self) -> None:
-        self._times: NDArray[np.int64] = np.empty(0, np.int64)
-
-    def add(self, messages: pa.RecordBatch) -> None:
-        """Add messages."""
-        times = np.concatenate([self._times, messages.column("ts_ns").to_numpy()])
-        if len(times) > LATEST:
-            times = np.partition(times, len(times) - LATEST)[-LATEST:]
-        self._times = times
-
-    @property
-    def times(self) -> list[int]:
-        """At most `LATEST` times, unordered."""
-        found: list[int] = self._times.tolist()
-        return found
-
-
-class Reached(msgspec.Struct, frozen=True):
-    """The progress of a source."""
-
-    ts_ns: int
-    """Its watermark."""
-    mtimes_ns: Sequence[int]
-    """Modification times of its files, in reading order."""
-
-
-def watermark_ns(times: Iterable[int], mtime_ns: int) -> int | None:
-    """Return the watermark of a source from its latest times.
-
-    Times after the modification time of its last file are wrong. None if there are no others.
-    """
-    good = sorted(ts_ns for ts_ns in times if ts_ns <= mtime_ns)[-LATEST:]
-    return good[(len(good) - 1) // 2] if good else None
-
-
-def complete_ns(sources: Mapping[str, Reached]) -> int:
-    """Return the lowest watermark of all sources that have not ended; 0 without any."""
-    return min((each.ts_ns for each in _active(sources.values())), default=0)
-
-
-def expected_ns(sources: Mapping[str, Reached], lateness_ns: int) -> int:
-    """Return the same without sources whose next file is overdue.
-
-    It is overdue when it takes `lateness_ns` longer than the longest interval between two files of
-    the source so far. A source with a single file is never overdue.
-    """
-    newest = max((each.mtimes_ns[-1] for each in sources.values() if each.mtimes_ns), default=0)
-    due = [
-        each
-        for each in _active(sources.values())
-        if newest <= _next_ns(each.mtimes_ns, newest) + lateness_ns
-    ]
-    return min((each.ts_ns for each in due), default=0)
-
-
-def _active(sources: Iterable[Reached]) -> list[Reached]:
-    every = list(sources)
-    newest = max((each.ts_ns for each in every), default=0)
-    return [each for each in every if each.ts_ns > newest - _SILENT_NS]
-
-
-def _next_ns(mtimes_ns: Sequence[int], unknown_ns: int) -> int:
-    """Return when the next file is due, after the longest interval so far."""
-    if len(mtimes_ns) < 2:
-        return unknown_ns
-    return mtimes_ns[-1] + max(later - earlier for earlier, later in pairwise(mtimes_ns))

@@ -1,6 +1,7 @@
-"""The files of a lake during a step: kept, new and removed.
+"""The files of a lake during a step: kept, new and removed; and those that a task writes.
 
-Paths are absolute here: where a file can be read now.
+Paths are absolute here: where a file can be read now. A task that is retried or killed leaves files
+that no commit names: each call writes into a folder of its own.
 """
 
 from __future__ import annotations
@@ -136,11 +137,14 @@ def _chosen(files: list[AddedFile], provisional: bool | None) -> list[AddedFile]
     return [file for file in files if file.provisional == provisional]
 
 
-# Files that a task writes: one for each table, and one for each protocol of `messages`.
+# -- files of a task ---------------------------------------------------------------------------
 
 
 class Outputs:
-    """Open files of a task; a file is created with its first row."""
+    """Open files of a task: one for each table, and one for each protocol of `messages`.
+
+    A file is created with its first row.
+    """
 
     def __init__(self, work: str, tables: frozenset[str]):
         """`tables` are those to write; rows of other tables are dropped."""
