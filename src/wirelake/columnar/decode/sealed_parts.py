@@ -12,6 +12,7 @@ come with one, and every other cipher, are left to the scalar openers
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
@@ -103,13 +104,19 @@ class _SelectedKeys(NamedTuple):
     cipher: tuple[Any, bytes] | None
 
 
+@functools.lru_cache(maxsize=32)
+def _describer(protocol: Protocol, dialect: str | None) -> Describer:
+    """Return the describer of a dialect. It has no state, and compiles every term of a meaning."""
+    return Describer(protocol, dialect)
+
+
 class ConnectionKeys:
     """The keys of the connections of one protocol."""
 
     def __init__(self, protocol: Protocol, ring: KeyRing, dialect: str | None = None):
         self.protocol = protocol
         self.ring = ring
-        self._describer = Describer(protocol, dialect)
+        self._describer = _describer(protocol, dialect)
         self.key_names: dict[int, tuple[str, str]] = {}
         """By connection: the key selector that its messages named, and its value."""
         self._ciphers: OrderedDict[int, list[_SelectedKeys | None]] = OrderedDict()
