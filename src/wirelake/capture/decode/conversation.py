@@ -164,6 +164,7 @@ class ConnectionDecoder:
             self._attach_reader(stream)
 
     def _sniff(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+        # Ends too: a stream may end before the other direction decides.
         self._waiting.append((stream, event))
         if self._sniffer is None:
             # A gap or an end before the first byte decides nothing.
@@ -177,6 +178,7 @@ class ConnectionDecoder:
                 self._sniffer.feed(event.payload)
         elif stream is self._sniffed:
             self._sniffer.end()
+        # A connection that never decides must not hold its bytes for ever.
         if self._waiting_bytes > WAITING_LIMIT:
             self._sniffer.end()
         if self._sniffer.decided:

@@ -36,6 +36,7 @@ class MessageRows:
     def describer(self, protocol: Protocol, dialect: str | None = None) -> Describer:
         """Return the describer of a protocol."""
         name = self._chooser.dialect(protocol) if dialect is None else dialect
+        # A describer prepares the meaning of a protocol: one for each, not one for each message.
         key = (protocol.name, name)
         if key not in self._describers:
             self._describers[key] = Describer(protocol, name, reveal=self._reveal)
@@ -66,6 +67,8 @@ class MessageRows:
         number = tunnel_connection(
             getattr(carrier, tunnels.instance_id), getattr(carrier, tunnels.tunnel_id)
         )
+        # The inner message begins at a fixed offset in the frame, so its position in the file is
+        # known without tracing.
         start = offset_in_frame(protocol, describer.dialect, tunnels.inner)
         yield self._row(carried, frame, start, columns, number, direction, connection)
 

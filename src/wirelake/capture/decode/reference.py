@@ -121,6 +121,7 @@ class CaptureDecoder:
     def file(self, path: str | os.PathLike[str]) -> Iterator[TableRow]:
         """Yield the rows that a file completes."""
         self._context.files.append(os.fspath(path))
+        # Facts apply to the file that they are in.
         self._recorded.begin_file()
         for item in read(path, limits=self._limits):
             yield from self._item(item)
@@ -158,6 +159,8 @@ class CaptureDecoder:
         assigned = self._table.assign(found)
         for dropped in assigned.dropped:
             yield from self._dropped(dropped, assigned.connection)
+        # After the table was updated: connections that are not selected still count for the limit,
+        # or the selected ones would differ from those of a full read.
         if self._select is not None and not self._select(assigned.connection.id):
             return
         if "packets" in self._context.tables:
@@ -170,6 +173,7 @@ class CaptureDecoder:
             recorded = self._recorded.of(packet.connection)
             decoder = ConnectionDecoder(self._context, assigned.connection, recorded)
             self._decoders[assigned.connection] = decoder
+        # Streams refer to files by number: a row may begin in one file and end in another.
         file = len(self._context.files) - 1
         yield from decoder.segment(found, assigned.direction, file)
 

@@ -220,6 +220,8 @@ class FrameReader:
                 "gap", None, f"{event.missing} bytes were not captured", shown
             )
         self._absorb(len(self._buffer))
+        # A fault that is open runs on through gaps and keeps its first reason (captures.md,
+        # Messages).
         fault.missing += event.missing
         self._latest = (-1, 0)
         self._move(0)
@@ -349,6 +351,7 @@ class FrameReader:
     def _frame(self, good: Good) -> Frame:
         start = self._base + self._at
         stop = start + len(good.raw)
+        # Pieces that end before the frame were dropped by `_move`, so it begins in the first one.
         pieces = list(takewhile(lambda piece: piece.start < stop, self._pieces))
         return Frame(good.message, good.raw, start, pieces[-1].delivered_ns, pieces)
 

@@ -262,6 +262,7 @@ class Recorder:
         total.facts += lost.facts
         data = {"since_ns": outage.since_ns, "reason": outage.reason, **asdict(lost)}
         self._fact("lost", ts_ns, None, data)
+        # Sequence numbers jump over what was lost, so that readers find a gap of the right size.
         for streams in self._streams.values():
             for stream in streams.values():
                 _skip_lost(stream)
@@ -391,6 +392,7 @@ class Recorder:
 
     def _control(self, stream: RecordedStream, flags: int, ts_ns: int) -> None:
         """Write a packet without frames. SYN and FIN count as one byte of the stream."""
+        # SYN has the number before the first byte, which streams start with.
         if flags & SYN:
             stream.advance(-1)
         self._pending_bytes += stream.append_marked(self._parts, b"", ts_ns, flags, 0)
@@ -402,6 +404,7 @@ class Recorder:
         self._append(_CUSTOM_HEAD.pack(fmt.BLOCK_CUSTOM, total, fmt.PEN), text, _TAIL.pack(total))
 
     def _secrets(self, lines: list[str]) -> None:
+        # One line each, whatever line ends the caller has.
         text = "".join(f"{line.rstrip()}\n" for line in lines).encode()
         total = 20 + fmt.pad4(len(text))
         head = _SECRETS_HEAD.pack(fmt.BLOCK_SECRETS, total, fmt.SECRETS_TYPE, len(text))

@@ -217,6 +217,7 @@ class StreamAssembler:
         if self._over:
             self._ignore(len(payload))
             return []
+        # SYN occupies one sequence number, so payload of a SYN begins one later.
         if flags & SYN:
             seq += 1
         if self._base is None:
@@ -229,9 +230,11 @@ class StreamAssembler:
         if self._waiting:
             self._give_up_old(ts_ns, found)
         at = self.position + self._distance(seq)
+        # One object for all pieces of the segment.
         origin = _Origin(ts_ns, offset, file, self._arrivals)
         if payload:
             self._take(at, payload, origin, found)
+        # Bytes that the snap length cut off, and FIN, show how far the sender got.
         if missing or flags & FIN:
             self._extend_known_end(at + len(payload) + missing, origin, fin=bool(flags & FIN))
         return found
@@ -239,6 +242,7 @@ class StreamAssembler:
     def end(self) -> list[Event]:
         """End the stream: every hole becomes a gap."""
         found: list[Event] = []
+        # Every hole becomes a gap, and what waits behind it is delivered: nothing captured is lost.
         while self._waiting:
             self._give_up_hole(found)
         if self._known_end is not None and self._known_end.position > self.position:
@@ -273,6 +277,7 @@ class StreamAssembler:
         keep_alive = len(payload) == 1 and at == self.position - 1
         if at < self.position and not keep_alive and self._recent is not None:
             self._recent.compare(copy, self.position)
+        # The part before the position was delivered already; the rest may be new, or wait already.
         known = max(at, min(self.position, stop))
         self.counters.duplicate_bytes += known - at
         self._wait(known, stop, copy, origin)
@@ -280,6 +285,7 @@ class StreamAssembler:
         if copy.differing:
             found.append(_conflict(copy, origin))
         self._deliver_waiting(found)
+        # In a loop: giving up one hole may leave another one before too many bytes.
         while self._waiting_bytes >= WAITING_BYTES or len(self._waiting) >= WAITING_PIECES:
             self._give_up_hole(found)
 
@@ -342,6 +348,7 @@ class StreamAssembler:
             )
             self._waiting_bytes += last - first
             self.counters.new_bytes += last - first
+        # Tuples begin with their position, and positions are distinct.
         self._waiting.sort()
 
     def _deliver_waiting(self, found: list[Event]) -> None:
@@ -436,6 +443,7 @@ class RecentBytes:
     def compare(self, copy: Copy, position: int) -> None:
         """Compare a segment with the recent bytes, which end at `position`."""
         base = position - len(self._bytes)
+        # Only bytes that are still kept can be compared; older ones count as equal.
         start = max(base, copy.position)
         stop = min(position, copy.position + len(copy.payload))
         for gap_start, gap_stop in self._gaps:

@@ -151,6 +151,7 @@ def _tagged(data: bytes, type_at: int, at: int) -> tuple[int, int]:
     """Skip a link header with an EtherType and any VLAN tags."""
     _need(data, at)
     kind = data[type_at] << 8 | data[type_at + 1]
+    # Any number of tags: provider bridges stack them.
     while kind in _VLANS:
         _need(data, at + 4)
         kind = data[at + 2] << 8 | data[at + 3]
@@ -201,6 +202,8 @@ def _ipv6(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
     first, size, following, src, dst = _IPV6_HEAD.unpack_from(data, at)
     _check(first >> 4 == 6 and 40 + size <= wire)
     at += 40
+    # Extension headers form a chain of next-header numbers that ends with TCP, or with something
+    # else.
     while following in _EXTENSIONS:
         _check(size >= 8)
         _need(data, at + 8)
@@ -227,6 +230,7 @@ def _tcp(packet: Packet, src: bytes, dst: bytes, at: int, size: int) -> Segment:
     header = (offset >> 4) * 4
     _check(_TCP_SIZE <= header <= size)
     _need(data, at + header)
+    # Up to the IP length, not to the end of the data, which may be Ethernet padding.
     payload = data[at + header : at + size]
     return Segment(
         packet,

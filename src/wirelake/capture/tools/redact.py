@@ -113,6 +113,8 @@ def redact(
     part = target.with_name(target.name + ".part")
     try:
         with open_feed(path, limits) as feed, part.open("xb", buffering=0) as stream:
+            # The file is opened twice: parsing and copying advance together, so neither holds more
+            # than a window.
             copy = _Copy(feed, stream, _Streams(chooser, content=content), pseudonyms)
             for element in elements(path, limits=limits):
                 copy.element(element)
@@ -151,6 +153,7 @@ class _Copy:
         if self._eraser is None:
             raise ValueError("not a capture file")
         if isinstance(element, FileFault):
+            # A truncated end cannot be copied as blocks; it is left out.
             self._cut_off = element.code in ("truncated_file", "bomb")
             if not self._cut_off:
                 self._erase_up_to(self._eraser, element.offset + element.present_bytes)
@@ -417,6 +420,8 @@ class BlockEraser:
         kept = bytearray(end - begin)
         known = _KEPT_OPTIONS.get(int.from_bytes(raw[:4], self._order), frozenset())
         for code, at, size in options(raw, begin, end, self._order):
+            # Code and length of every option stay, so that the block still parses; values only if
+            # harmless.
             kept[at - 4 - begin : at - begin] = raw[at - 4 : at]
             if code in known and self._is_recorder_option(code, raw[at : at + size]):
                 kept[at - begin : at + size - begin] = raw[at : at + size]

@@ -475,6 +475,7 @@ def tunnel_connections(instances: NDArray[Any], tunnels: NDArray[Any]) -> NDArra
         value = (value ^ np.uint64(byte)) * _FNV_PRIME
     for numbers in (instances, tunnels):
         for column in numbers.astype(">i8").view(np.uint8).reshape(-1, 8).T:
+            # All operands are uint64: the product wraps, as FNV-1a needs.
             value = (value ^ column.astype(np.uint64)) * _FNV_PRIME
     return np.asarray(np.maximum(value >> np.uint64(1), np.uint64(1)), np.int64)
 

@@ -223,4 +223,5 @@ class Plan:
     @property
     def columns(self) -> list[Column]:
         """All columns, in the order of the kernel's arguments."""
+        # The order is part of the interface between the emitted function and `Decoder`.
         return [column for table in self.tables for column in table.columns]

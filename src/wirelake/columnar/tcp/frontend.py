@@ -187,6 +187,7 @@ class FrontEnd:
         numbers = both_streams(held[place])
         places = np.full(len(table), -1, np.int64)
         places[numbers] = np.arange(len(numbers))
+        # Streams are renumbered by rank, because slots depend on what was dropped before.
         assemblers = {int(places[at]): each for at, each in self._reassembler.assemblers.items()}
         begun = numbers[table["packets"][numbers] > 0]
         files = {*also, *np.unique(table["file"][begun]).tolist(), *self._carry.files()}
@@ -208,6 +209,7 @@ class FrontEnd:
 
     def _items_of_share(self, items: list[FileItem]) -> list[FileItem]:
         """Return the items of our share: secrets for every share, all others for share 0."""
+        # Facts and faults of a file must be reported once, not by every share.
         if self._share == 0:
             return items
         wanted = (Secrets, Fact) if self._all_facts else (Secrets,)

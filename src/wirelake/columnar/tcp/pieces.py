@@ -175,6 +175,7 @@ class Delivered:
 def delivered(pieces: Pieces, run_starts: Ints) -> Delivered:
     """Return the running maximum of arrival within each run; both are in the order of `data`."""
     count = pieces.columns.shape[1]
+    # Filled by one pass over all pieces; frames then need only a lookup.
     found = Delivered(np.empty(count, np.int64), np.empty(count, np.int64))
     _delivered(pieces.columns, run_starts, found.arrival, found.ts_ns)
     return found
@@ -269,6 +270,8 @@ class CarryState(msgspec.Struct, frozen=True):
         """Raise StateError when a range is outside the bytes or the pieces."""
         rows, pieces = len(self.stream), len(self.file)
         ranges = self.start, self.stop, self.first, self.last
+        # Kernels index with these numbers without bounds checks, so a damaged state must be found
+        # here.
         check({rows} == {len(each) for each in ranges}, "carry")
         check(len(self.cut) == pieces and len(self.columns) == 4 * pieces, "carry")
         check(np.all((self.stream >= 0) & (self.stream < streams)), "carry")

@@ -167,6 +167,7 @@ class RestoredFront:
     def _restore_carry(
         self, saved: CarryState, numbers: NDArray[np.int64], files: dict[int, int]
     ) -> None:
+        # Rows of other shares stay in the buffer here; `join_carries` copies only ours.
         carry = Carry()
         carry.stream = numbers[saved.stream].astype(np.int32)
         carry.start, carry.stop = saved.start, saved.stop
