@@ -65,6 +65,8 @@ class KeyRing:
     def load(self, path: str | os.PathLike[str]) -> None:
         """Add a key log. Raises ValueError for an invalid line, and OSError."""
         try:
+            # A key log is small, and is read at once, so that a bad line is reported before any
+            # output.
             text = Path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{os.fspath(path)}: not a key log: invalid UTF-8") from error
@@ -118,6 +120,7 @@ class KeyRing:
         each."""
         found: list[Keys] = []
         for each in selectors:
+            # Keys in captures before those of key logs: they were recorded with this traffic.
             found += reversed(self._secret.get(each, []))
             found += reversed(self._logged.get(each, []))
         return found

@@ -78,6 +78,8 @@ class Framing:
         self._limit: int = inspect.signature(self._scan).parameters["limit"].default
         self._searched = min(self._limit, SEARCHED_BYTES)
         self._head_size = head_size(model)
+        # Constants at the beginning of a frame. With one, searching after a fault is a regular
+        # expression over the buffer.
         patterns = magics(model)
         self.magic_size = max(map(len, patterns), default=0)
         """Length of the longest magic; 0 without one."""

@@ -120,6 +120,7 @@ class Reader:
         self._need(begin, end, 20)
         if len(self.interfaces) >= self._limits.interfaces:
             raise _BadBlockError("bad_block", "too many interfaces")
+        # Without if_tsresol, microseconds (pcapng specification).
         ticks_per_s, shift_s = 1_000_000, 0
         for code, at, size in options(buf, begin + 16, end - 4, self.order):
             if code == fmt.OPTION_TSRESOL and size == 1:
@@ -169,6 +170,8 @@ class Reader:
             raise _BadBlockError("bad_block", f"{captured} captured bytes do not fit their block")
         data = buf[data_at : data_at + captured]
         link = self.interfaces[number].link
+        # Options are read for every packet: most captures of other tools have none, and the loop
+        # ends at once.
         flags, marks, connection = self._marks(buf, data_at + fmt.pad4(captured), end - 4)
         data_offset = offset + 28
         if connection is None:

@@ -114,6 +114,7 @@ class Feed:
 def open_feed(path: str | os.PathLike[str], limits: Limits) -> Iterator[Feed]:
     """Yield a feed of a file's uncompressed bytes. Raises OSError when it cannot be read."""
     with open(path, "rb") as file:
+        # By content, not by name: tools and users give captures any suffix.
         head = file.read(4)
         file.seek(0)
         if head.startswith(_GZIP):

@@ -169,6 +169,7 @@ Element: TypeAlias = Item | Section | Interface
 
 def cut_off(feed: Feed, offset: int) -> FileFault:
     """Return the fault of a file that ends inside a block at `offset`, or for `feed.ending`."""
+    # Before `exhaust`, which drops the window.
     first = feed.take(offset, FAULT_BYTES)
     present = feed.exhaust() - offset
     if feed.ending:

@@ -148,6 +148,7 @@ def _records(
     feed: Feed, interface: Interface, head: struct.Struct, limits: Limits
 ) -> Iterator[Element]:
     pos = PCAP_HEADER_SIZE
+    # Both resolutions of pcap divide a second evenly.
     scale = 1_000_000_000 // interface.ticks_per_s
     while feed.has(pos, PCAP_RECORD_SIZE):
         seconds, parts, captured, original = head.unpack_from(feed.buffer, pos - feed.base)
@@ -173,6 +174,7 @@ def _next_chain(
     feed: Feed, pos: int, interface: Interface, head: struct.Struct, limits: Limits
 ) -> int:
     """Return the next offset from `pos` on with two plausible records, or the end of the file."""
+    # Compiled once for each search, which may go through gigabytes.
     likely = _likely(head, limits)
     while feed.has(pos, PCAP_RECORD_SIZE):
         window, end = feed.buffer, feed.known_end()
@@ -250,6 +252,7 @@ def read_pcapng(feed: Feed, limits: Limits) -> Iterator[Element]:
             yield fault_up_to(pos, start, first, wrong)
             continue
         begin = pos - feed.base
+        # No slice for the block: the reader takes positions, and copies only the packet's data.
         element = reader.block(feed.buffer, begin, begin + length, pos)
         if element is not None:
             yield element
@@ -303,6 +306,7 @@ def _next_block_chain(feed: Feed, pos: int, order: Order, limits: Limits) -> int
         else:
             pos += (end - pos - _SMALLEST) // 4 * 4 + 4
         feed.release(pos)
+    # To know where the file ends, and whether its compression was damaged.
     feed.exhaust()
     return feed.known_end()
 

@@ -183,6 +183,7 @@ class PcapngWriter:
         return at
 
     def _ticks(self, ts_ns: int, interface: int) -> int:
+        # Integer arithmetic: a float has 53 bits, and nanoseconds since 1970 need 61.
         per_s, shift_ns = self._interfaces[interface]
         return (ts_ns - shift_ns) * per_s // _NS
 
@@ -237,6 +238,7 @@ def sealed_files(folder: Path) -> list[Path]:
 
 def next_sequence(folder: Path, source: str) -> int:
     """Return one more than the highest sequence of a source's files, sealed or open."""
+    # Open files too: one that a crash left behind keeps its number, for `capture repair`.
     every = [*folder.glob(f"*{SUFFIX}"), *folder.glob(f"*{OPEN_SUFFIX}")]
     parts = [_parts(path) for path in every]
     return max((number + 1 for name, number in filter(None, parts) if name == source), default=0)

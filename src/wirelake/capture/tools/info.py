@@ -182,6 +182,7 @@ class _Tally:
         result.captured_bytes += len(packet.data)
         result.original_bytes += packet.original
         self._interfaces[packet.interface].packets += 1
+        # Simple packet blocks have no time; 1970 would be the earliest otherwise.
         if packet.ts_ns:
             result.first_ns = min(result.first_ns or packet.ts_ns, packet.ts_ns)
             result.last_ns = max(result.last_ns or packet.ts_ns, packet.ts_ns)

@@ -98,6 +98,7 @@ def _copy_readable(
                     _write_section_header(feed, stream, element)
                 else:
                     _copy(feed, stream, at, element.offset, result)
+                # Continue after the damaged part.
                 at = element.offset + element.present_bytes
                 feed.release(at)
         _copy(feed, stream, at, None, result)

@@ -121,6 +121,7 @@ def scatter(compact: pa.Array, chosen: NDArray[np.intp], rows: int) -> pa.Array:
         return compact
     if not len(chosen):
         return pa.nulls(rows, compact.type)
+    # Rows that did not choose the alternative are null, and so are null values of those that did.
     valid = np.zeros(rows, np.bool_)
     if compact.null_count:
         valid[chosen] = np.asarray(compact.is_valid().to_numpy(zero_copy_only=False))
@@ -300,6 +301,7 @@ class ArrowBuilder:
         # The number of rows of each message, from the ends; so the kernel does not have to write an
         # owner for each row.
         owners = np.repeat(np.arange(rows), np.diff(ends, prepend=0))
+        # A copy, because the tags are in a scratch array that the next call overwrites.
         types, parts = pa.array(tags.copy()), [None, self._offsets(ends)]
         listed = kind.field("types").type
         found = {"types": pa.Array.from_buffers(listed, rows, parts, children=[types])}
@@ -312,6 +314,8 @@ class ArrowBuilder:
             if here >= 0:
                 found[name] = _lists_of(kind.field(here).type, items, owner, rows)
         found["opaque"] = self._opaque(shape, kind.field("opaque").type, owners, rows)
+        # Messages with a broken row are left to the scalar codec, so this list is always empty
+        # here.
         found["broken"] = _empty(kind.field("broken").type, rows)
         return _struct(kind, found, rows, None)
 

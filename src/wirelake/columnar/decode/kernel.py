@@ -74,6 +74,7 @@ class Decoder:
         self.plan = plan
         self._function = function
         self._scratch: dict[Column, NDArray[Any]] = {}
+        # Passed in, because kernels cannot allocate (`jit/options.py`).
         self._stack = np.empty(STACK, np.int64)
 
     def decode(
@@ -179,6 +180,7 @@ class Kernels:
 
     def warm(self) -> None:
         """Compile or load every kernel, by calling it with empty arrays."""
+        # Empty arrays have the same Numba types as full ones, so this compiles the one signature.
         nothing, none = np.empty(0, np.uint8), np.empty(0, np.int64)
         self.scan(nothing, none, none)
         for name in self._plans:
@@ -213,6 +215,7 @@ def _helper_version() -> str:
     Numba compares the file of the kernel alone with its cache. A change in a helper has to give the
     kernel another name, or the machine code of the old helper would be used.
     """
+    # All files of `jit`, in a fixed order: each of them may be inlined into a kernel.
     digest = hashlib.sha256()
     for path in sorted(Path(jit.__path__[0]).glob("*.py")):
         digest.update(path.read_bytes())

@@ -236,6 +236,7 @@ class MessageBuilder:
         values = ArrowBuilder(columns, reveal=self._reveal).struct(
             self._whole.field(name).type, len(rows)
         )
+        # Rows that the stage rejected go to the scalar decoder as a whole.
         if len(columns.bad):
             good = np.delete(np.arange(len(rows)), columns.bad)
             rows, values = rows[good], values.take(pa.array(good))
@@ -255,6 +256,7 @@ class MessageBuilder:
         for at in range(kind.num_fields):
             field = kind.field(at)
             staged = fields.structs.get(field.name)
+            # Alternatives of the body are in the struct already; stages are added.
             if staged is None or field.name in self._bodies:
                 children.append(struct.field(at))
             else:
@@ -366,6 +368,7 @@ class MessageBuilder:
         stage = tunnels.message
         messages = carriers.field(stage)
         fields.structs = {stage: (None, messages)}
+        # The frame around the message belongs to the link's row, so all other fields are null.
         nulls = {
             field.name: pa.nulls(len(links), field.type)
             for field in (self._whole.field(at) for at in range(self._whole.num_fields))

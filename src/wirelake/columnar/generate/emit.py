@@ -60,6 +60,7 @@ class KernelCode(Code):
     """
 
     def __init__(self, indent: int = 0) -> None:
+        # `Code` of the scalar generator, so that both generators lay out their source the same way.
         super().__init__(indent)
         self.constants: set[int] = set()
         self._loops = 0
@@ -276,6 +277,7 @@ class Emitter:
             # variable.
             picked = f"({value}) & {self.code.number((1 << bit.width) - 1)}"
             self.code(f"bit_{bit.name} = {picked}")
+            # Bits that only say what follows are not part of the value.
             if bit.role != "stored":
                 continue
             self.check_names(bit, f"bit_{bit.name}")
@@ -622,6 +624,7 @@ class Emitter:
     def choice(self, layout: m.Layout, scope: Scope) -> Choice:
         """Read the alternative that `tag` and direction select into its own table."""
         assert layout.body is not None
+        # In the order of the declaration: the number of an alternative is its position.
         chosen = layout.body.alternatives
         names = alternative_names(layout, chosen)
         column = scope.column("alternative", "uint8")

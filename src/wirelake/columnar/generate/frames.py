@@ -205,6 +205,7 @@ class DecodeFrame(Emitter):
         assert isinstance(part.type, m.Rows)
         kind, code, number = part.type, self.code, self.code.number
         head = kind.tag.size + kind.size.size
+        # A row takes at least its head, which bounds the capacity of the table.
         table = self.new_table("rows", head)
         row = Scope(table, "k_rows")
         ends = scope.column("rows_ends", "int32")

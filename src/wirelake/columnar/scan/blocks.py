@@ -84,6 +84,7 @@ power of two), the largest tick count that converts without overflow, ns to add 
 INTERFACE_COLUMNS: Final = 6
 """Number of columns of the interface table."""
 
+# As module globals, which are compile-time constants to Numba.
 _EPB: Final = fmt.BLOCK_EPB
 _SPB: Final = fmt.BLOCK_SPB
 _OBSOLETE: Final = fmt.BLOCK_PACKET
@@ -261,6 +262,7 @@ def _may_be_open_fact(data: Bytes, at: Int, length: Int, big_endian: bool) -> bo
     A false positive costs one JSON decoding in Python; a false negative would lose the protocol of
     a connection. So a backslash counts as well: JSON may spell `open` with escapes.
     """
+    # A fact has the PEN, then the magic; anything else is another tool's block.
     if length < _FACT_JSON_AT + 8 or u32(data, at + 8, big_endian) != _PEN:
         return False
     if le32(data, at + 12) != _FACT_MAGIC:
@@ -379,6 +381,7 @@ def _read_recorder_options(
     """
     found = 0
     direction = 0
+    # At most a few options: the recorder writes three, other tools rarely more.
     while end - at >= 4:
         code = u16(data, at, big_endian)
         size = u16(data, at + 2, big_endian)

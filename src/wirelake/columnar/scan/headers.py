@@ -59,6 +59,7 @@ NOTES: Final = ("", "not_ip", "not_tcp", "fragment", "short", "bad_header", "unk
 """Why a packet has no segment, by the code in row NOTE; empty for a segment."""
 NOT_IP, NOT_TCP, FRAGMENT, SHORT_HEADER, BAD_HEADER, UNKNOWN_LINK = range(1, 7)
 
+# Module globals, which are compile-time constants to Numba.
 _ETHERNET: Final = fmt.LINK_ETHERNET
 _COOKED: Final = fmt.LINK_COOKED
 _COOKED2: Final = fmt.LINK_COOKED2
@@ -132,6 +133,7 @@ def _clear_row(
 @inline
 def _link(data: Bytes, at: Int, end: Int, link: Int) -> tuple[Int, Int, Int]:
     """Return the note, the IP version, and the offset of the IP header."""
+    # The most frequent link types first.
     if link == _ETHERNET:
         return _ether_type(data, at + 12, at + 14, end)
     if link in (_RAW, _RAW_BSD, _RAW_OPENBSD):

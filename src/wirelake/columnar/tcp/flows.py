@@ -211,6 +211,7 @@ def assign(
             new = table[U(slot)]
             new.tag = tag
             new.hash = np.uint32(hashed >> U(32))
+            # Decided once and stored, instead of a division for each packet.
             new.in_share = S(new.hash) % shares == share
             _index_insert(slot, tag, index)
             _lru_append(slot, table, scalars)
@@ -322,6 +323,8 @@ def _find(
         if entry == 0:
             return -1
         if entry >> 32 == tag:
+            # Equal tags are not enough: 31 bits collide among 262,144 connections, so the key is
+            # compared.
             slot = (entry & 0xFFFFFFFF) - 1
             found = table[U(slot)]
             if recorded:
@@ -414,6 +417,7 @@ def _begins_from_client(
     """
     if marks[i] & (MARK_C2S | MARK_S2C):
         return (marks[i] & MARK_C2S) != 0
+    # A SYN comes from the client, a SYN-ACK from the server.
     if flags & SYN:
         return flags & _SYN_ACK == SYN
     # An array of 65,536 booleans instead of a set: one load, and Numba has no sets without
@@ -422,6 +426,8 @@ def _begins_from_client(
     dst_known = server_ports[U(header_i32[DST_PORT, i])]
     if src_known != dst_known:
         return dst_known
+    # Servers usually have the lower port. Equal ports: the sender of the first packet is the
+    # client.
     return header_i32[SRC_PORT, i] >= header_i32[DST_PORT, i]
 
 

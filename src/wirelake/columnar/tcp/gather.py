@@ -75,8 +75,10 @@ def gather(
     Carried bytes of an `ended` stream are delivered even when nothing is new: nothing will follow.
     """
     layout = _Layout(table, active, ended, reassembled, carry)
+    # Not initialised: every byte is written by exactly one of the three copies below.
     data = np.empty(layout.total_bytes, np.uint8)
     pieces = Pieces.empty(layout.total_pieces)
+    # First what was carried, because it comes first in each stream.
     carried = layout.rows >= 0
     carry.copy_into(
         layout.rows[carried],
@@ -132,6 +134,7 @@ class _Layout:
             size[local] += part.size
             count[local] += part.count
             gaps[local] = len(part.gaps)
+        # -1 where nothing is carried.
         rows = table["carry_row"][active].astype(np.int64)
         table["next_byte"][active] = 0
         table["next_byte"][ended] = 1
@@ -205,6 +208,7 @@ def _split(runs: Runs, at: int, part_start: int, part: Reassembled) -> None:
         runs.kept[at] = 0
     skipped = 0
     ends = [part_start + before for before, _ in part.gaps[1:]] + [stop]
+    # Gaps are rare, so a loop in Python over streams with gaps is enough.
     for (before, gap), end in zip(part.gaps, ends, strict=True):
         skipped += gap.missing
         runs.start[at] = part_start + before

@@ -140,6 +140,8 @@ def follow_streams(
             continue
         found = table[U(number)]
         payload = S(header_i32[PAYLOAD_BYTES, i])
+        # The slot may have been used by another connection before; `Tracker.recycle` has cleared
+        # it.
         if found.packets == 0:
             found.connection = connection[i]
             found.direction = number & 1

@@ -172,6 +172,7 @@ class Tracker:
         return streams[self.streams["packets"][streams] > 0]
 
     def _clear(self, streams: NDArray[np.int32]) -> None:
+        # A zero record is a stream without packets, which `follow_streams` recognises.
         self.streams[streams] = np.zeros(1, STREAM)
         self.streams["carry_row"][streams] = -1
 
@@ -193,6 +194,7 @@ class Tracker:
         self.streams = _extended(self.streams, 2 * total)
         self.streams["carry_row"][2 * count :] = -1
         free = np.empty(total, np.int32)
+        # Free slots are a stack: `assign` takes from its end.
         kept = int(self._scalars[flows.N_FREE])
         free[:kept] = self._free[:kept]
         # Descending, because slots are taken from the end: neighbouring connections of a capture
