@@ -312,7 +312,7 @@ def _rsa(expect: Expect) -> ServerKey:
 
 
 def check_exchange(expect: Expect, frame: bytes, message: ExchangeKey, context: Context) -> None:
-    """Compare what a vector says of the exchange, if it says anything."""
+    """Compare the key exchange, if the vector has one."""
     if not any(key in expect for key in EXCHANGE_KEYS):
         return
     try:
@@ -475,7 +475,7 @@ class _Case:
             self.unsealed(message)
 
     def arguments(self, message: Any) -> None:
-        """Whether a client's command makes sense, and what it is told if not."""
+        """Check the arguments of a client's command, and the reply to invalid ones."""
         if "args_valid" not in self.expect and "reply" not in self.expect:
             return
         try:
@@ -561,7 +561,7 @@ class _Case:
             try:
                 message, stop = self.decode(self.data, pos)
                 if beyond:
-                    self.judge(message)
+                    self.check_message(message)
                 before, pos = before + 1, stop
             except NeedMore as more:
                 got, need = INCOMPLETE, more.need
@@ -584,7 +584,7 @@ class _Case:
             rest = self.data[pos:]
             check_prefixes(self.decode, rest, lambda error: classify(ERRORS, error) == expected)
 
-    def judge(self, message: Any) -> None:
+    def check_message(self, message: Any) -> None:
         """What is wrong with a frame that decodes."""
         match message:
             case ExchangeKey():

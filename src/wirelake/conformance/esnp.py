@@ -282,8 +282,10 @@ class _Case:
             expected.add(self.expect.text("also_acceptable", CLASSES))
             got |= {classify(ERRORS, error) for error in self.row_by_row()}
         if not got <= expected:
-            said = ", ".join(sorted(str(name) for name in got))
-            raise self.expect.fail("error", f"expected {' or '.join(sorted(expected))}, got {said}")
+            classes = ", ".join(sorted(str(name) for name in got))
+            raise self.expect.fail(
+                "error", f"expected {' or '.join(sorted(expected))}, got {classes}"
+            )
         in_row = message is not None and any(isinstance(row, BrokenRow) for row in message.rows)
         self.expect.equal("row_error", in_row)
         if message is None:
@@ -402,7 +404,7 @@ def _is_added(row: Row) -> bool:
 
 
 DIALECTS: Final = {"zigzag": "seed", "uvarint": "go"}
-"""The dialect that a `container_count` stands for."""
+"""The dialect of each `container_count`."""
 NAMED_KINDS: Final = {"host": 40, "service": 30, "op": 20, "object": 10, "group": 50}
 """The kinds of address that a vector names."""
 

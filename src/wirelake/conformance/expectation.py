@@ -2,10 +2,10 @@
 
 A vector is one JSON object: bytes (`hex`) and what they mean (`expect`). An adapter
 (`<protocol>/vectors.py`) works out for itself what the bytes mean and compares, key by key, through
-`Expect`, which remembers the keys that were looked at. A key that nobody looked at fails the
+`Expect`, which records the keys that were read. A key that was not read fails the
 vector, so an adapter can neither overlook nor misunderstand one in silence.
 
-    VectorFailure        the vector and the code disagree; the text says where, in one line
+    VectorFailure        the vector and the code disagree; the text has the position, in one line
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def hex_bytes(text: Any, path: str) -> bytes:
 
 
 class Expect:
-    """One JSON object of a vector, every key of which must be looked at."""
+    """One JSON object of a vector, every key of which must be read."""
 
     def __init__(self, data: Any, path: str = "expect"):
         if not isinstance(data, dict):
@@ -111,7 +111,7 @@ class Expect:
         return VectorFailure(f"{self.path}.{key}: {why}")
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return the value of a key, which counts as looked at."""
+        """Return the value of a key, and mark it as read."""
         self.seen.add(key)
         return self.data.get(key, default)
 
@@ -153,7 +153,7 @@ class Expect:
         return [Expect(item, f"{self.path}.{key}[{i}]") for i, item in enumerate(value)]
 
     def equal(self, key: str, got: Any, optional: frozenset[str] = frozenset()) -> None:
-        """Compare what a key says, if the vector has it, with what the code says."""
+        """Compare the value of a key, if the vector has it, with the actual one."""
         if key not in self.data:
             return
         found = difference(self.get(key), got, f"{self.path}.{key}", optional)
@@ -166,7 +166,7 @@ class Expect:
             self.equal(key, compute())
 
     def done(self) -> None:
-        """Fails when a key was not looked at."""
+        """Fail if a key was not read."""
         for key in self.data:
             if key not in self.seen:
                 raise self.fail(key, "unknown key")
@@ -185,7 +185,7 @@ class Vector:
         self.expect = Expect(self.top.take("expect"))
 
     def done(self) -> None:
-        """Fails when a key of the vector or of `expect` was not looked at."""
+        """Fail if a key of the vector or of `expect` was not read."""
         self.expect.done()
         self.top.done()
 
@@ -222,7 +222,7 @@ def classify(table: Iterable[ErrorClass], error: WireError) -> str:
 
 @dataclass(slots=True)
 class Context:
-    """All vectors of a run, and what an adapter says about the one it runs."""
+    """All vectors of a run, and the notes of an adapter on the current one."""
 
     vectors: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
     """By protocol, in the order of the files."""

@@ -261,7 +261,7 @@ def agree(ack: bytes, expect: Expect, context: Context) -> Handshake:
 
 
 def _resumption(raw: dict[str, Any], context: Context) -> bytes:
-    """The resumption secret that a reSYN proves; the reference session's unless it says so."""
+    """Return the resumption secret of a reSYN: its own, or that of the reference session."""
     if "resumption_secret" in raw["expect"]:
         return hex_bytes(raw["expect"]["resumption_secret"], "resumption_secret")
     return keys_of("ack", context).res
@@ -329,7 +329,7 @@ _TOLD: Final[dict[str, ErrorNumber]] = {
     "session_unknown": ErrorNumber.SESSION_UNKNOWN,
     "bad_record": ErrorNumber.BAD_RECORD,
 }
-"""What the peer is told."""
+"""The error number sent to the peer."""
 _POLICIES: Final = ("control_auth=prefer", "control_auth=require")
 
 

@@ -120,7 +120,7 @@ def adapter(vector: dict[str, Any]) -> Any:
 
 
 def load(files: Iterable[str | Path]) -> Suite:
-    """Read files of vectors; a line that is no vector becomes a problem and does not raise."""
+    """Read files of vectors; an invalid line is reported as a problem and does not raise."""
     suite = Suite()
     for file in files:
         path = Path(file)

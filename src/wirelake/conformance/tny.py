@@ -111,7 +111,7 @@ CLASSES: Final = (INCOMPLETE, *(line.name for line in ERRORS))
 
 
 def class_of(error: WireError, relay: bool) -> str:
-    """Return the class of an error, told apart by the decoder that raised it."""
+    """Return the class of an error, by the decoder that raised it."""
     field = f"relay:{error.field}" if relay else error.field
     return classify(ERRORS, WireError(error.code, field))
 
@@ -452,7 +452,7 @@ class Connection:
         self.configured(view)
 
     def configured(self, view: dict[str, Any]) -> None:
-        """What the configuration says must come out on the way."""
+        """Compare the expected intermediate values of the configuration."""
         self.config.equal("packet_code", self.reader.packet_code)
         self.config.equal("access_key_md5", self.reader.access_key_md5.hex())
         self.config.equal("check", _CHECKS[self.dialect])

@@ -353,14 +353,14 @@ class Session(ABC):
         return True
 
     def _parse(self, buf: bytes) -> None:
-        pos, end, wanted = 0, len(buf), 0
+        pos, end, needed = 0, len(buf), 0
         try:
             while pos < end and self.state != CLOSED:
                 message, stop = self._decode(buf, pos, end)
                 self._handle(message, buf, pos, stop)
                 pos = stop
         except NeedMore as more:
-            wanted = end - pos + more.need
+            needed = end - pos + more.need
         except DecodeError as error:
             # Decoders count from the start of `buf`; events count from the start of the stream, so
             # that a fault can be found in a recording of the connection.
@@ -370,7 +370,7 @@ class Session(ABC):
             self._close(error.code, Side.REMOTE, clean=False)
         self._consumed += pos
         if self.state != CLOSED and pos < end:
-            self._needed = wanted
+            self._needed = needed
             self._buffer += buf[pos:]
 
 

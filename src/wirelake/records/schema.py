@@ -4,9 +4,9 @@
     messages_schema([comet, tny])      `messages`, with a struct for each of these protocols
 
 Column names carry units. Every column is nullable, because Spark, DuckDB and Parquet then agree on
-the schema; the doc of a column says when it is null. Integers are signed: an unsigned 64-bit number
-is the int64 of the same bits. Columns are only ever added: `VERSION` counts such changes and is in
-the metadata of each schema.
+the schema; the doc of a column states when it is null. Integers are signed: an unsigned 64-bit
+number is the int64 of the same bits. Columns are only ever added: `VERSION` counts such changes and
+is in the metadata of each schema.
 """
 
 from __future__ import annotations

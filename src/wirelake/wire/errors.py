@@ -93,7 +93,7 @@ class WireError(Exception):
 
     `code` is from `CODES`; `offset` is the byte where it shows, counted from the start of
     the buffer that was given (None when there are no bytes); `field` is the dotted name of
-    the field, such as `auth.client_id`; `detail` says more to a person.
+    the field, such as `auth.client_id`; `detail` is a text for people.
     """
 
     __slots__ = ("code", "detail", "field", "offset")

@@ -1,6 +1,6 @@
 """What the messages of a protocol mean, as data: the declaration behind the columns of `messages`.
 
-A protocol's `Meaning` says where the id of a message is, what it answers, what it calls. It is made
+A protocol's `Meaning` declares where a message has its id, its request and its target. It is made
 of the terms below, which tools evaluate: `wirelake.records` on one decoded message,
 `wirelake.columnar` on columns of many. A term has a value, or none.
 
@@ -169,7 +169,7 @@ class Equal:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """One of two terms; a text stands for itself, None has no value."""
+    """One of two terms; a text is itself a term, None has no value."""
 
     test: Is | Equal | HasRow
     then: Term | str | None
@@ -261,7 +261,7 @@ class Resumption:
 class Tunnels:
     """Virtual connections inside a link. The target of each message names one: `instance/tunnel`.
 
-    A tunnel lives from `connect` to `disconnect`, or until `connected` refuses it, and may move
+    A tunnel exists from `connect` to `disconnect`, or until `connected` refuses it, and may move
     from one link to another.
     """
 

@@ -160,7 +160,7 @@ class DynamicKind:
 
 @dataclass(frozen=True, slots=True)
 class Dynamic:
-    """A self-describing value: a tag, then what the tag says; it may contain itself.
+    """A self-describing value: a tag, then a value of the tag's type; it may contain itself.
 
     `cls` has the attributes `type` and `value`.
     """
@@ -211,7 +211,7 @@ class Field:
     closed: bool = False
     """Whether a number outside `names` is refused."""
     when: str | None = None
-    """The `Bit` that says whether this field is there; the value is None when it is not."""
+    """The presence `Bit` of this field; the value is None when it is not set."""
     number: int | None = None
     """The field number, in a protobuf layout."""
     optional: bool = False
@@ -237,7 +237,7 @@ class Const:
 class Bit:
     """Some bits of a `BitGroup`.
 
-    `stored`: an attribute of the value. `present`: says whether the field `target` is there.
+    `stored`: an attribute of the value. `present`: whether the field `target` is present.
     `tag`: chooses the alternative of the body; several tag bits read as one number.
     """
 

@@ -192,7 +192,7 @@ def test_a_body_fills_its_own_column() -> None:
     assert {key for key, value in ok.items() if value is not None} == {"body", "ok"}
     assert (ok["body"], ok["ok"]) == ("ok", True)
     assert list_["topic_list"] == {"topics": ["@a"]}
-    with pytest.raises(TypeError, match="Notes is no body of frame"):
+    with pytest.raises(TypeError, match="Notes is not a body of frame"):
         arrow.to_record(model, Notes(row="x"))  # type: ignore[arg-type]
 
 
@@ -295,7 +295,7 @@ ROW |= {"bytes": None}
         ([ROW | {"type": 99}], "no type 99"),
         ([ROW | {"parent": 0}], "node 0 cannot be in node 0"),
         ([ROW | {"type": 23}, ROW], "node 1 cannot be in node -1"),
-        ([ROW, ROW | {"parent": 0}], "no container"),
+        ([ROW, ROW | {"parent": 0}], "not a container"),
     ],
 )
 def test_other_rows_are_refused(rows: list[dict[str, Any]], why: str) -> None:

@@ -119,7 +119,7 @@ class GetMessageList(Layout):
 
 
 class Heartbeat(Layout):
-    """Says that the client is alive; the answer is ok. The document also spells it heatbeat."""
+    """A heartbeat; the answer is ok. The document also spells it heatbeat."""
 
     section: ClassVar[str] = "heartbeat消息题{type=6}"
 
@@ -169,7 +169,7 @@ class Error(Layout):
 
 
 class AuthSuccess(Layout):
-    """The client is who it says it is."""
+    """The sign-on succeeded."""
 
     section: ClassVar[str] = "auth_success消息体{type=2}"
 

@@ -4,7 +4,7 @@ Implements the address section of seed 001, and §4 and §8 of the ESNP rules:
 
     esnp://HOST/SERVICE/OP?o=OBJECT&g=GROUP&a_N=VALUE&to=MILLISECONDS&...
 
-`_` stands for a part that is absent. On the wire an address is one row per kind; here it is one
+`_` is an absent part. On the wire an address is one row per kind; here it is one
 value. Parsing is strict (scheme, escapes, port) and writing is canonical, so that
 `parse_url(format_url(address)) == address` for every address that a URL can hold; for the others
 `format_url` raises. The original leaves paths unescaped, lets the query leak into OP and writes

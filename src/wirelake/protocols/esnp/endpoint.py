@@ -241,22 +241,22 @@ class Endpoint(Session):
         seq: Numbers | None = None,
     ) -> None:
         """Answer a call; with `seq`, one part of a sequence, the last if both numbers are equal."""
-        wanted = self._open.get(call)
-        if wanted is None:
+        expected = self._open.get(call)
+        if expected is None:
             raise SessionError("bad_state", "this call is not waiting for a reply")
         extra = list(rows)
         self._originated(extra)
         if seq is not None:
-            if seq[0] != wanted or not in_range(seq):
-                raise SessionError("seq_range", f"expected part {wanted} of this reply")
+            if seq[0] != expected or not in_range(seq):
+                raise SessionError("seq_range", f"expected part {expected} of this reply")
             extra.insert(0, SeqNo(current=seq[0], maximum=seq[1]))
-        elif wanted > 1 and error is None:
-            raise SessionError("seq_range", f"expected part {wanted} of this reply")
+        elif expected > 1 and error is None:
+            raise SessionError("seq_range", f"expected part {expected} of this reply")
         self._write(self._limited(self._bytes_of(reply_to(call.message, extra, error))))
         if seq is None or seq[0] == seq[1] or error is not None:
             self._finish(call)
         else:
-            self._open[call] = wanted + 1
+            self._open[call] = expected + 1
 
     def _finish(self, call: Call) -> None:
         del self._open[call]

@@ -333,7 +333,7 @@ class FastPathRequests(Endpoint):
         self.sent_bytes += len(data)
         return data
 
-    # -- what comes --------------------------------------------------------------------------
+    # -- matching requests -------------------------------------------------------------------
 
     def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
         for head in self._heads:

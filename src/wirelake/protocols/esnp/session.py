@@ -159,9 +159,9 @@ class EsnpSession(FastPathRequests):
             raise SessionError("bad_value", "a call needs a MESSAGE_ID other than 0")
         if number in self._calls and number not in self._sending:
             raise SessionError("bad_state", f"call {number} is already in flight")
-        wanted = self._sending.get(number, 1)
-        if (seq or (1, 1))[0] != wanted or (seq is None and wanted > 1):
-            raise SessionError("seq_range", f"expected part {wanted} of call {number}")
+        expected = self._sending.get(number, 1)
+        if (seq or (1, 1))[0] != expected or (seq is None and expected > 1):
+            raise SessionError("seq_range", f"expected part {expected} of call {number}")
         if seq is not None and not in_range(seq):
             raise SessionError("seq_range", f"{seq[0]} of {seq[1]}")
         if number not in self._calls and len(self._calls) >= self.options.max_calls:

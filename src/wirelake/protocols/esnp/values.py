@@ -95,7 +95,7 @@ def _read_bool(buf: bytes, pos: int, end: int, name: str) -> tuple[bool, int]:
 
 def _write_bool(value: bool, name: str) -> bytes:
     if not isinstance(value, bool):
-        raise EncodeError("bad_value", name, None, "true or false wanted")
+        raise EncodeError("bad_value", name, None, "expected true or false")
     return b"\x01" if value else b"\x00"
 
 

@@ -67,8 +67,8 @@ class _PendingRequest(msgspec.Struct, gc=False):
 class ClientSession(Endpoint):
     """The client's end of one connection.
 
-    `entropy` is asked for a private key (32) and a Random (32). With a `ticket` the client resumes,
-    in the mode of its `key` and no other; `again` makes the session for the next attempt.
+    `entropy` is called for a private key (32) and a Random (32). With a `ticket` the client
+    resumes, in the mode of its `key` and no other; `again` makes the session for the next attempt.
     """
 
     TABLES: ClassVar[dict[Role, Table]] = {

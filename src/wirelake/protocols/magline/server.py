@@ -60,7 +60,7 @@ class ServerSession(Endpoint):
     """The server's end of one connection.
 
     `keys` and `store` are shared by all connections of a server; without a store nothing can be
-    resumed. `entropy` is asked for a private key (32), a Random (32) and a session id (16).
+    resumed. `entropy` is called for a private key (32), a Random (32) and a session id (16).
     """
 
     TABLES: ClassVar[dict[Role, Table]] = {
@@ -178,8 +178,8 @@ class ServerSession(Endpoint):
 
     def _push(self, push: Push) -> None:
         if self.state == "confirming" and self._store is not None:
-            # Nothing is pushed before the resumption is confirmed: whoever replays a reSYN has no
-            # keys, and the push would be lost (§4.10).
+            # Nothing is pushed before the resumption is confirmed: a peer that replays a reSYN has
+            # no keys, and the push would be lost (§4.10).
             self._store.queue(self._replaces, push, self.now)
             return
         if self.state != "open":

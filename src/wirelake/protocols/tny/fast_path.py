@@ -272,7 +272,7 @@ class FastPathRequests(Endpoint):
             if found is None:
                 break
             kind, id_at, asked, start, stop = found
-            # Only the next number matches: a gap or a replay is for the full path to judge (§3).
+            # Only the next number matches: the full path handles gaps and replays (§3).
             if stop - pos - HEAD_SIZE > limit or not reader.take_plain(number):
                 break
             answer = fast_handler(kind, buf[start:stop], asked)

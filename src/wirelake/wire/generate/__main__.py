@@ -24,14 +24,14 @@ FAMILIES = {
 
 def sources() -> dict[Path, str]:
     """Return the committed files with the content that each should have."""
-    wanted = {}
+    contents = {}
     for package, names in FAMILIES.items():
         module = importlib.import_module(f"wirelake.protocols.{package}.protocol")
         protocols = [getattr(module, name) for name in names]
         folder = Path(str(module.__file__)).parent
         default = protocols[0].dialects[0]
-        wanted[folder / f"codec_{default}.py"] = codec_source(protocols, default)
-    return wanted
+        contents[folder / f"codec_{default}.py"] = codec_source(protocols, default)
+    return contents
 
 
 def stale() -> list[Path]:
@@ -52,12 +52,12 @@ def main() -> int:
         "--check", action="store_true", help="write nothing; exit with 1 if a file is out of date"
     )
     check = parser.parse_args().check
-    wanted = sources()
+    contents = sources()
     for path in stale():
         print(("stale: " if check else "wrote ") + path.name, path.parent.name)
         if check:
             return 1
-        path.write_text(wanted[path], encoding="utf-8")
+        path.write_text(contents[path], encoding="utf-8")
     return 0
 
 

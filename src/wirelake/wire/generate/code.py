@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Code",
     "Structs",
+    "check_options",
     "format_of",
-    "judge_options",
     "local",
     "nested",
     "order_of",
@@ -180,7 +180,7 @@ def tag_table(frame: HeadFrame) -> list[str]:
     return [*lines, "}"]
 
 
-def judge_options(frame: HeadFrame, code: Code) -> None:
+def check_options(frame: HeadFrame, code: Code) -> None:
     """Emit the checks of tag, constant, option bits, limit and body size, in this order.
 
     The order is part of the protocol: an error is reported as early as the bytes allow, and always
@@ -253,8 +253,8 @@ def _read_unknown(frame: HeadFrame, code: Code, mask: int) -> None:
 
 def _read_one(frame: HeadFrame, code: Code, field: m.OptionField) -> None:
     label = frame.label(field.name)
-    wanted = m.type_size(field.type)[0]
-    code(f'start, pos = rt.option(buf, pos, area, {wanted}, "{label}")')
+    size = m.type_size(field.type)[0]
+    code(f'start, pos = rt.option(buf, pos, area, {size}, "{label}")')
     match field.type:
         case m.Int():
             signed = ", signed=True" if field.type.signed else ""

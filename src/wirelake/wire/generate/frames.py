@@ -289,7 +289,7 @@ class HeadFrame:
             return f"{code}\n"
         self.read_head(code, scanning=True)
         if self.kind == "length":
-            self.judge(code)
+            self.check_head(code)
             self.wait(code)
             code("return stop")
         else:
@@ -309,14 +309,14 @@ class HeadFrame:
         at = self.offset_of(name)
         code(f'raise rt.refuse("unknown_type", "{self.label(name)}", pos + {at}, str({tag}))')
 
-    def judge(self, code: Code) -> None:
+    def check_head(self, code: Code) -> None:
         """Emit all checks of a head, in the order of the protocol's rules."""
         if self.options is None:
             self.check_length(code)
             return
-        from .code import judge_options
+        from .code import check_options
 
-        judge_options(self, code)
+        check_options(self, code)
 
     # -- decoding ----------------------------------------------------------------------------
 
@@ -335,7 +335,7 @@ class HeadFrame:
         if self.kind == "body":
             self.decode_self_delimiting(code, stored)
         else:
-            self.judge(code)
+            self.check_head(code)
             self.wait(code)
             self.decode_tail(code, stored, suffix.upper())
         return f"{code}\n"

@@ -69,15 +69,16 @@ class Vocabulary:
         self._names: dict[Any, str] = {}
         self._taken = {top}
 
-    def fresh(self, wanted: str) -> str:
-        """Return a type or enum name that is not taken: the wanted one, or it with a number."""
-        return unique(wanted, self._taken)
+    def fresh(self, preferred: str) -> str:
+        """Return a type or enum name that is not used yet: the preferred one, or it with a
+        number."""
+        return unique(preferred, self._taken)
 
-    def name(self, key: Any, wanted: str) -> tuple[str, bool]:
-        """Return the name of a thing, and whether this is the first time that it is asked for."""
+    def name(self, key: Any, preferred: str) -> tuple[str, bool]:
+        """Return the name of a thing, and whether it is new."""
         if key in self._names:
             return self._names[key], False
-        self._names[key] = name = self.fresh(wanted)
+        self._names[key] = name = self.fresh(preferred)
         return name, True
 
     # -- enums -------------------------------------------------------------------------------
@@ -87,9 +88,9 @@ class Vocabulary:
         pairs = ((int(member), member.name) for member in cls)
         return self.numbers(cls, snake_case(cls.__name__), pairs)
 
-    def numbers(self, key: Any, wanted: str, pairs: Iterable[tuple[int, str]]) -> str:
+    def numbers(self, key: Any, preferred: str, pairs: Iterable[tuple[int, str]]) -> str:
         """Return an enum made of numbers and names."""
-        name, new = self.name(("enum", key), identifier(wanted))
+        name, new = self.name(("enum", key), identifier(preferred))
         if new:
             taken: set[str] = set()
             self.enums[name] = {number: unique(identifier(n), taken) for number, n in pairs}
@@ -227,12 +228,12 @@ def _kind_name(kind: m.Type) -> str:
             return "rows"
 
 
-def unique(wanted: str, taken: set[str]) -> str:
-    """The wanted name, or the first of wanted_2, wanted_3, ... that is not taken; takes it."""
-    name, number = wanted, 1
+def unique(preferred: str, taken: set[str]) -> str:
+    """Reserve and return the name, or the first of name_2, name_3, ... that is not used yet."""
+    name, number = preferred, 1
     while name in taken:
         number += 1
-        name = f"{wanted}_{number}"
+        name = f"{preferred}_{number}"
     taken.add(name)
     return name
 
@@ -436,7 +437,7 @@ class Values:
         self.attribute(name, {"type": row} | until | guard, f"{doc} {end}" if doc else end)
 
     def dynamic(self, kind: m.Dynamic) -> str:
-        """Return the type of a self-describing value: `kind` says what `body.value` is."""
+        """Return the type of a self-describing value: `kind` is the type of `body.value`."""
         name, new = self.words.name(kind, identifier(kind.name))
         if new:
             pairs = [(k.tag, k.name) for k in kind.kinds]
@@ -445,7 +446,7 @@ class Values:
             tag = {"id": "kind", "type": int_type(kind.tag), "enum": enum}
             self.words.types[name] = ksy_type(
                 [tag | {"valid": {"in-enum": True}}, {"id": "body"} | switch("kind.to_i", cases)],
-                doc="A value that says its own type.",
+                doc="A self-describing value.",
             )
         return name
 

@@ -139,7 +139,7 @@ class LayoutTracer:
     # -- stored fields -----------------------------------------------------------------------
 
     def field(self, part: m.Field) -> None:
-        """A stored value, if its presence bit says that it is there."""
+        """Read a stored value, if its presence bit is set."""
         if part.when is not None and not self.present[part.when]:
             self.values[part.name] = None
             return
@@ -153,7 +153,7 @@ class LayoutTracer:
         self.stage(part, span)
 
     def field_value(self, kind: m.Type, span: Span) -> Any:
-        """Return the value of a field. In a stream its bytes are asked for as part of the head."""
+        """Return the value of a field. In a stream, NeedMore covers the whole head."""
         reader = self.reader
         if isinstance(kind, m.Bool) and not self.whole:
             kind = m.Bool(strict=False)
@@ -601,7 +601,7 @@ def trace(
     stages: Mapping[str, bytes] | None = None,
     limit: int | None = None,
 ) -> Span:
-    """Return the tree of spans of what begins at `start`; its `error` says whether reading failed.
+    """Return the tree of spans of what begins at `start`; its `error` is set if reading failed.
 
     A layout that delimits itself is read from a stream: it stops where it ends, and bytes that are
     missing are `NeedMore`. Any other layout must fill the bytes up to `stop`. `stages` has the

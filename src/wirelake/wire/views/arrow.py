@@ -5,7 +5,8 @@
 One column for each field, with the exact width of its type; 24-bit integers take 32. A column is
 nullable when the field may be absent, and when it is secret: a secret is null unless `reveal`.
 
-- *Bodies.* The column of the body's name says which alternative it is. Beside it each alternative
+- *Bodies.* The column of the body's name has the name of the alternative. Besides it, each
+alternative
   has a nullable struct of its own; one without fields has a boolean, because Parquet has no empty
   struct.
 - *Rows* are a list of structs: `type` and `row` (which alternative), a nullable struct for each
@@ -286,7 +287,7 @@ def _bodies(layout: m.Layout) -> tuple[dict[type, str], dict[type, m.Layout]]:
 def _body_values(layout: m.Layout, body: m.Body, value: Any, reveal: bool) -> dict[str, Any]:
     names, chosen = _bodies(layout)
     if type(value) not in chosen:
-        raise TypeError(f"{type(value).__name__} is no body of {layout.name}")
+        raise TypeError(f"{type(value).__name__} is not a body of {layout.name}")
     record: dict[str, Any] = dict.fromkeys(names.values())
     name = names[type(value)]
     record[name] = _nested(chosen[type(value)], value, reveal)

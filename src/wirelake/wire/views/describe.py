@@ -114,7 +114,7 @@ def type_words(kind: m.Type) -> str:
             end = "to the end" if kind.count is None else f"behind its count ({_short(kind.count)})"
             return f"list {end}: {type_words(kind.item)}"
         case m.Dynamic():
-            return f"{code(kind.name)}: a value that says its own type"
+            return f"{code(kind.name)}: a self-describing value"
         case m.Rows():
             return (
                 f"rows to the end row: type ({_short(kind.tag)}), "
@@ -160,7 +160,7 @@ def _short(kind: m.Int | m.Varint) -> str:
 
 
 def size_words(kind: m.Type) -> str:
-    """How many bytes a value takes; n stands for its content."""
+    """Return the size of a value in bytes; n is the size of its content."""
     match kind:
         case m.Varint():
             return f"1–{-(-kind.bits // 7)}"
@@ -234,7 +234,7 @@ def _part(part: m.Part, offset: str) -> Iterator[FieldWords]:
                 kind = f"option, {_plain(option.type)}"
                 yield FieldWords(option.name, "…", size, kind, option.doc, option.secret, (note,))
         case m.Body():
-            yield FieldWords(part.name, offset, "n", "the layout that the tag stands for", part.doc)
+            yield FieldWords(part.name, offset, "n", "the layout of the tag", part.doc)
         case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
             yield FieldWords(
                 part.name,
@@ -258,7 +258,7 @@ _ROLES = {
 def _bit(bit: m.Bit, group: m.BitGroup, offset: str) -> FieldWords:
     high = bit.shift + bit.width - 1
     size = f"bit {bit.shift}" if bit.width == 1 else f"bits {high}-{bit.shift}"
-    kinds = {"present": f"says whether {bit.target} is there", "tag": "tag"}
+    kinds = {"present": f"whether {bit.target} is present", "tag": "tag"}
     kind = kinds.get(
         bit.role, "flag" if bit.flag else f"number of {bit.width} bit{'s' * (bit.width > 1)}"
     )

@@ -117,7 +117,8 @@ def _is_list(value: Any) -> bool:
 
 
 def _is_block(text: str) -> bool:
-    """Whether a block says exactly this text: printable lines, none of them blank at an end."""
+    """Return whether a block represents this text exactly: printable lines, none blank at an
+    end."""
     lines = text.split("\n")
     return (
         len(lines) > 1
@@ -194,7 +195,7 @@ def _meta(
 
 
 class _Builder:
-    """Builds the types of layouts as they are asked for."""
+    """Builds the types of layouts on demand."""
 
     def __init__(self, ident: str, direction: m.Direction | None, frame: m.Layout):
         self.words = Vocabulary(ident)
@@ -305,7 +306,7 @@ class Parts(Values):
     def add_length(self, part: m.Length) -> None:
         """Add a length; its limit is an option of readers, so it is only documented."""
         valid: Node = {"valid": {"min": part.minimum}} if part.minimum else {}
-        limit = f"Readers accept {part.limit} unless told otherwise." if part.limit else ""
+        limit = f"Readers accept {part.limit} by default." if part.limit else ""
         doc = " ".join(note for note in (part.doc, limit) if note)
         self.named(part, {"type": int_type(part.type)} | valid, doc)
 
@@ -370,7 +371,7 @@ class Parts(Values):
         return ".to_i" if bit.width == 1 or self.has_enum(bit) else ""
 
     def combined_tag(self, last: str) -> str:
-        """All tag bits as one number, the first most significant; `last` stands for the last."""
+        """All tag bits as one number, the first most significant; `last` replaces the last one."""
         value, width = last, self.tag_bits[-1].width
         for bit in reversed(self.tag_bits[:-1]):
             number = f"{self.env[bit.name]}{self.to_number(bit)}"
@@ -440,7 +441,7 @@ class Parts(Values):
         self.attribute(body.name, switch(self.tag, cases), body.doc)
 
     def add_protobuf(self) -> None:
-        """Protobuf fields in any order: the key says which field, and how its value is written."""
+        """Protobuf fields in any order: the key has the field number and the wire type."""
         stem = identifier(self.layout.name)
         fields = [part for part in self.layout.parts if isinstance(part, m.Field)]
         cases: dict[Any, str] = {}

@@ -79,7 +79,7 @@ def _byte_order(page: Page) -> str:
         return "Byte order: fixed-size numbers are big-endian (network order)."
     if not orders:
         return "Byte order: no number takes more than one byte, or all are varints."
-    return "Byte order: **mixed**; the type of each field says which."
+    return "Byte order: **mixed**; see the type of each field."
 
 
 def _facts(protocol: Protocol) -> list[str]:
@@ -89,7 +89,7 @@ def _facts(protocol: Protocol) -> list[str]:
     if protocol.port is not None:
         rows.append(["default port", str(protocol.port)])
     if protocol.directed:
-        rows.append(["directions", "a reader must know who speaks"])
+        rows.append(["directions", "a reader must know the direction"])
     return list(table(["", ""], rows))
 
 
@@ -145,7 +145,7 @@ def _values(page: Page) -> Iterator[str]:
     found = {name: dynamics(layouts) for name, layouts in page.models.items()}
     for index, first in enumerate(next(iter(found.values()))):
         yield from (f"({anchor(page.name, first.name)})=", f"## Value {code(first.name)}", "")
-        yield f"A type ({first.tag.size} byte), then what the type says; it may contain itself."
+        yield f"A type ({first.tag.size} byte), then a value of that type; it may contain itself."
         yield ""
         words = {name: [kind_words(k) for k in each[index].kinds] for name, each in found.items()}
         default, *others = words
@@ -176,7 +176,7 @@ def _limits(page: Page) -> Iterator[str]:
     rows = list(page.limits())
     if rows:
         yield from ("## Limits", "")
-        yield "What a reader accepts unless it is told otherwise, and what the format demands."
+        yield "Default limits of readers, and limits of the format."
         yield ""
         yield from table(["where", "limit"], rows)
 
@@ -208,9 +208,9 @@ def stale(folder: Path | str) -> list[str]:
 def write_reference(folder: Path | str) -> list[str]:
     """Write the pages that are out of date into a folder and return their names."""
     Path(folder).mkdir(parents=True, exist_ok=True)
-    wanted, names = pages(), stale(folder)
+    current, names = pages(), stale(folder)
     for name in names:
-        (Path(folder) / name).write_text(wanted[name], encoding="utf-8")
+        (Path(folder) / name).write_text(current[name], encoding="utf-8")
     return names
 
 
@@ -458,7 +458,7 @@ def _bits(bit: m.Bit) -> str:
 
 def _bit_cells(page: Page, bit: m.Bit) -> list[str]:
     kinds = {
-        "present": f"says whether {code(bit.target)} is there",
+        "present": f"whether {code(bit.target)} is present",
         "tag": "tag",
         "stored": "flag" if bit.flag else f"number of {bit.width} bits",
     }
@@ -515,7 +515,7 @@ def _meaning(page: Page, part: m.Field) -> str:
 
 
 def _secret(secret: bool) -> str:
-    return " **Secret**: masked unless asked for." if secret else ""
+    return " **Secret**: masked by default." if secret else ""
 
 
 def _value_names(page: Page, part: m.Field) -> str:
