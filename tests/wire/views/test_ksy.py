@@ -63,7 +63,7 @@ def test_a_direction_can_be_chosen() -> None:
 
 
 def test_wrong_choices_name_the_right_ones() -> None:
-    with pytest.raises(ValueError, match="c2s and s2c"):
+    with pytest.raises(ValueError, match="c2s or s2c"):
         kaitai(find("comet"), direction="up")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="seed, hipush"):
         kaitai(find("comet"), "other")
