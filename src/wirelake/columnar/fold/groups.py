@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["Groups", "Ints", "column_of", "numbers_or", "present"]
 
 Ints: TypeAlias = NDArray[np.int64]
+"""Keys, times and positions."""
 _LAST: Final = int(np.iinfo(np.int64).max)
 _FIRST: Final = int(np.iinfo(np.int64).min)
 
