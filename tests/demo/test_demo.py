@@ -19,7 +19,7 @@ from tests.demo.interrupts import interrupted
 from wirelake.cli.demo.report import commands
 from wirelake.cli.demo.run import Kept
 from wirelake.lake.verify.verify import verify
-from wirelake.tables import log as reading
+from wirelake.tables import parquet as reading
 
 
 def test_figures_are_true_and_what_is_kept_can_be_tried(tmp_path: Path) -> None:

@@ -35,7 +35,8 @@ def courier(scene: Scene) -> None:
             case Received(number=number, body=Ask(target="parcels/scan", body=body)):
                 reply = Answer(number, Status.OK, body)
             case Received(number=number, body=Ask(target=target)):
-                reply = Answer(number, Status.UNKNOWN_SERVICE, f"no service {target!r}".encode())
+                text = f"unknown service {target!r}"
+                reply = Answer(number, Status.UNKNOWN_SERVICE, text.encode())
             case _:
                 return
         if not scene.chance(0.02):  # the others are never answered
