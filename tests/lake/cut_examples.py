@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.lake.cut_captures import Piece, arrive, cut, waves
 from tests.lake.lakes import PLACES, unlike_engines
-from tests.lake.local_engine import run_here, unlike_engines_here
+from tests.lake.local_engine import run_here
 from tests.lake.tunnel_captures import write_tunnels
 
 from wirelake.lake.engine import tasks as planning
@@ -34,7 +34,7 @@ def cut_here(folder: Path, seed: int) -> list[str]:
     keys = _simulated(folder, rng)
     pieces = cut(folder / "sim", rng, most_sources=rng.randint(1, 3))
     _in_waves(folder, pieces, keys, rng)
-    return unlike_engines_here(folder / "lake", captures_in(folder / "sim"), keys, PLACES)
+    return unlike_engines(folder / "lake", captures_in(folder / "sim"), keys, PLACES)
 
 
 def tunnels_here(folder: Path, seed: int) -> list[str]:
@@ -43,7 +43,7 @@ def tunnels_here(folder: Path, seed: int) -> list[str]:
     (folder / "sim").mkdir()
     write_tunnels(folder / "sim" / "relay.pcap", rng, lost=rng.choice([0, 0.05]))
     _in_waves(folder, cut(folder / "sim", rng, most_sources=3, most_files=5), (), rng)
-    return unlike_engines_here(folder / "lake", captures_in(folder / "sim"), (), PLACES)
+    return unlike_engines(folder / "lake", captures_in(folder / "sim"), (), PLACES)
 
 
 def at_every_commit(folder: Path, seed: int) -> list[str]:
@@ -56,7 +56,7 @@ def at_every_commit(folder: Path, seed: int) -> list[str]:
     def look(_: object) -> None:
         sources = Log(folder / "lake").snapshot().sources.values()
         files = [Path(each.path) for source in sources for each in source.inputs]
-        problems.extend(unlike_engines_here(folder / "lake", files, keys))
+        problems.extend(unlike_engines(folder / "lake", files, keys))
 
     run_here(folder / "lake", folder / "in", keys=keys, max_files=2, committed=look)
     return problems

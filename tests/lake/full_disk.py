@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 from tests.lake.lake_driver import Order, perform
 from tests.lake.lakes import unlike_engines
-from tests.lake.local_engine import run_here, unlike_engines_here
+from tests.lake.local_engine import run_here
 
 from wirelake.cli.errors import CommandError
 from wirelake.tables.log import Log
@@ -123,8 +123,7 @@ def main(text: str, step: str, how: str) -> None:
     disk.clear()
     commit = Log(lake).last()
     again = _run(order, lambda _: None)
-    compared = unlike_engines_here if order.master == "here" else unlike_engines
-    problems = compared(lake, sorted(Path(order.captures).glob("*.pcap*")), order.keys)
+    problems = unlike_engines(lake, sorted(Path(order.captures).glob("*.pcap*")), order.keys)
     outcome = Outcome(error, commit, [again, *problems] if again else problems)
     print(msgspec.json.encode(outcome).decode())
 

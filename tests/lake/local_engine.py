@@ -1,24 +1,22 @@
-"""A lake without a JVM: tasks run in this process, and there are no roll-ups.
+"""A lake without a JVM: tasks run in this process.
 
-All the rest is the real thing: admission, decoding, folding, merging, commits. It is quick, so that
-many lakes can be made.
+All the rest is the real thing: admission, decoding, folding, merging, counting, commits. It is
+quick, so that many lakes can be made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from os import PathLike
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.lake.lakes import differing, engine_rows, rows
 
-from wirelake.lake.engine import cross_connection, run
+from wirelake.lake.engine import run
 from wirelake.lake.engine import tasks as planning
 
-__all__ = ["run_here", "unlike_engines_here"]
+__all__ = ["run_here"]
 
 
 def run_here(
@@ -30,21 +28,8 @@ def run_here(
 ) -> run.Outcome:
     """As `run` of the lake; every source is divided into as many shares as `workers`."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cross_connection, "roll_up", lambda *_: ([], []))
         patch.setattr(planning, "_SHARE_BYTES", 1)
         return run.run(lake, captures, spark=lambda: _Here(workers), **options)  # type: ignore[arg-type, return-value]
-
-
-def unlike_engines_here(
-    lake: Path, files: Sequence[Path], keys: Sequence[str] = (), without: Sequence[str] = ()
-) -> list[str]:
-    """Where such a lake differs from what the engines make of the same captures, read at once."""
-    wanted = engine_rows(files, keys, without=without)
-    return [
-        line
-        for table, each in wanted.items()
-        for line in differing(rows(lake, table, without), each, table)
-    ]
 
 
 # -- Spark, as far as tasks go ---------------------------------------------------------------------

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from tests.lake import full_disk
 from tests.lake.cut_captures import age
 from tests.lake.lake_driver import Order
-from tests.lake.local_engine import run_here, unlike_engines_here
+from tests.lake.lakes import unlike_engines
+from tests.lake.local_engine import run_here
 
 from wirelake.lake.engine.run import Outcome, run
 from wirelake.lake.engine.settings import Settings
@@ -90,7 +91,7 @@ def test_damaged_files_have_rows_in_faults(folder: Path, tmp_path: Path) -> None
     assert found["unknown_file"] == 2
     assert found["truncated_file"] == 1
     assert found["bad_block"] > 0
-    assert unlike_engines_here(lake, sorted(folder.iterdir())) == []
+    assert unlike_engines(lake, sorted(folder.iterdir())) == []
 
 
 # -- files that are not what they were -------------------------------------------------------------
@@ -182,7 +183,7 @@ def test_a_file_that_grows_waits(
     assert outcome.files == 1
     assert reasons(outcome) == {growing.name: "may still be growing"}
     assert run_here(lake, folder).files == 1  # this time it did not change
-    assert unlike_engines_here(lake, sorted(folder.iterdir())) == []
+    assert unlike_engines(lake, sorted(folder.iterdir())) == []
 
 
 def test_a_stream_leaves_a_file_that_grows_alone(

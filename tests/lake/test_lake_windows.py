@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from tests.lake.cut_examples import captures_in
-from tests.lake.local_engine import run_here, unlike_engines_here
+from tests.lake.lakes import unlike_engines
+from tests.lake.local_engine import run_here
 
 from wirelake.traffic import simulate
 
@@ -31,5 +32,5 @@ def test_in_windows_of(traffic: Path, window_bytes: int) -> None:
     keys = [str(path) for path in sorted((traffic / "sim").glob("*.keys"))]
     lake = traffic / f"lake-{window_bytes}"
     run_here(lake, traffic / "sim", keys=keys, workers=1, window_bytes=window_bytes, settle_s=0)
-    assert unlike_engines_here(lake, captures_in(traffic / "sim"), keys) == []
+    assert unlike_engines(lake, captures_in(traffic / "sim"), keys) == []
     shutil.rmtree(lake)

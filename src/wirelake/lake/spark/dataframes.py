@@ -7,9 +7,7 @@ of a cluster. Schemas are always given, so that Spark never reads a file to infe
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
@@ -20,26 +18,18 @@ from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
 from wirelake.protocols import registry
-from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
-from wirelake.tables.parquet import stats
 from wirelake.tables.paths import PUBLIC_TABLES, LakeError
-from wirelake.tables.snapshot import AddedFile, Snapshot
+from wirelake.tables.snapshot import Snapshot
 from wirelake.wire import model as m
 
 __all__ = [
-    "added",
     "create_views",
-    "fitted",
     "no_rows",
-    "read",
     "register_functions",
     "spark_schema",
     "table",
-    "table_columns",
-    "write",
-    "write_table",
 ]
 
 
@@ -68,79 +58,11 @@ def _type(kind: pa.DataType) -> t.DataType:
     return from_arrow_type(kind)
 
 
-def table_columns(table: str, columns: Sequence[str] | None = None) -> StructType:
-    """Return the Spark schema of a table, or of some of its columns."""
-    whole = spark_schema(CROSSING[table] if table in CROSSING else schema(table))
-    if columns is None:
-        return whole
-    return StructType([whole[name] for name in columns])
-
-
 def no_rows(spark: SparkSession, columns: StructType) -> DataFrame:
     """Return an empty DataFrame that starts no Python worker."""
     return spark.range(0).select(
         *(f.lit(None).cast(each.dataType).alias(each.name) for each in columns)
     )
-
-
-def fitted(rows: DataFrame, table: str) -> DataFrame:
-    """Return rows with the columns of a table, in order; missing columns are null."""
-    return rows.to(table_columns(table))
-
-
-def read(
-    spark: SparkSession,
-    files: Iterable[AddedFile],
-    table: str,
-    columns: Sequence[str] | None = None,
-) -> DataFrame:
-    """Read files of a table; without files, return an empty DataFrame."""
-    target = table_columns(table, columns)
-    paths = [f"file://{file.path}" for file in files]
-    if not paths:
-        return no_rows(spark, target)
-    return spark.read.schema(target).parquet(*paths)
-
-
-def write(rows: DataFrame, folder: str, by: str | None = None) -> dict[str, list[Path]]:
-    """Write rows. Returns the files by the value of the column `by`, which they do not contain."""
-    # No `_SUCCESS` files: the log of the lake says what is complete.
-    writer = rows.write.mode("overwrite").option(
-        "mapreduce.fileoutputcommitter.marksuccessfuljobs", "false"
-    )
-    if by is not None:
-        writer = writer.partitionBy(by)
-    shutil.rmtree(folder, ignore_errors=True)
-    writer.parquet(f"file://{folder}")
-    found: dict[str, list[Path]] = {}
-    for path in sorted(Path(folder).rglob("*.parquet")):
-        value = path.parent.name.partition("=")[2] if by is not None else ""
-        found.setdefault(value, []).append(path)
-    return found
-
-
-def added(path: Path, table: str) -> AddedFile:
-    """Return the log entry of a file."""
-    known = stats(path)
-    return AddedFile(
-        table=table,
-        path=str(path),
-        rows=known.rows,
-        bytes=known.bytes,
-        min_ns=known.min_ns,
-        max_ns=known.max_ns,
-    )
-
-
-def write_table(
-    rows: DataFrame, folder: str, table: str, by: str | None = None
-) -> dict[str, list[AddedFile]]:
-    """Write rows of a table. Returns the files that are not empty, by the value of `by`."""
-    found: dict[str, list[AddedFile]] = {}
-    for value, paths in write(rows, folder, by).items():
-        files = [added(path, table) for path in paths]
-        found[value] = [file for file in files if file.rows]
-    return found
 
 
 # -- tables and views --------------------------------------------------------------------------
