@@ -225,7 +225,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown thing to encode": (vector({"encode_error": "RowTooLarge"}, name="encode_x"), "name"),
     "written after all": (
-        vector({"encode_error": "RowTooLarge"}, name="encode_payload_9"), "written",
+        vector({"encode_error": "RowTooLarge"}, name="encode_payload_9"), "it was encoded",
     ),
     "missing row": (vector({"rows": []}, row(0x16, "") + END), "expect.rows"),
     "broken row": (vector({"flags": []}, row(0x1E, "") + END), "varint_truncated"),
