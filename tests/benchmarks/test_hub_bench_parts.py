@@ -16,6 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from benchmarks.hub import main
 from benchmarks.hub_own_parts import PARTS
 
+pytestmark = pytest.mark.soak
+"""A benchmark that breaks is seen when it is run; no user depends on it."""
+
 ONLY_REPORTED = ("latency", "sealed")
 
 

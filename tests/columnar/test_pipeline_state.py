@@ -63,7 +63,9 @@ def test_simulated_captures(tmp_path: Path, style: str, window_bytes: int) -> No
     check_steps(steps, keys=keys, window_bytes=window_bytes)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.soak) for seed in (3, 4, 5))]
+)
 def test_connections_in_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Holes, copies, resets, ports that are used again; more connections than are held."""
     rng = random.Random(seed)

@@ -319,7 +319,9 @@ def strange_recording(path: Path, rng: random.Random, talks: list[_Talk], now: i
                     writer.packet(now, packet, options=marks)
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))]
+)
 def test_strange_recordings(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     paths = [tmp_path / f"{number}.pcapng" for number in range(2)]

@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 from tests.lake.cut_examples import unread
 from tests.lake.lakes import untrue
+from tests.lake.local_engine import run_here
 
 from wirelake.lake.engine.run import run
 from wirelake.lake.verify.verify import verify
@@ -48,9 +49,9 @@ def test_all_at_once(lake: Path, faulty: Path) -> None:
     assert verify(lake, keys=key_logs(faulty), shares=1).findings() == []
 
 
-def test_one_file_after_the_other(spark: SparkSession, captures: Path, tmp_path: Path) -> None:
+def test_one_file_after_the_other(captures: Path, tmp_path: Path) -> None:
     keys = key_logs(captures)
-    outcome = run(tmp_path / "lake", captures, spark=lambda: spark, keys=keys, max_files=1)
+    outcome = run_here(tmp_path / "lake", captures, keys=keys, max_files=1)
     assert (outcome.commits, unread(outcome)) == (4, [])
     assert untrue(tmp_path / "lake", captures) == []
     assert verify(tmp_path / "lake", keys=keys, shares=2).findings() == []

@@ -10,9 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from tests.lake.local_engine import run_here
 
-from wirelake.lake.engine.run import run
 from wirelake.lake.verify.rows import Difference, Report
 from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
@@ -36,12 +35,12 @@ CORRUPTED = {
 
 
 @pytest.fixture(scope="module")
-def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A lake of faulty captures that was made in two steps, and the captures beside it."""
     folder = tmp_path_factory.mktemp("replay")
     simulate(folder / "in", size="400kB", seed=6, faults=0.01, jobs=1)
     keys = key_logs(folder / "in")
-    run(folder / "lake", folder / "in", spark=lambda: spark, keys=keys, max_files=2)
+    run_here(folder / "lake", folder / "in", keys=keys, max_files=2)
     return folder / "lake"
 
 
