@@ -34,7 +34,7 @@ def cut_here(folder: Path, seed: int) -> list[str]:
     keys = _simulated(folder, rng)
     pieces = cut(folder / "sim", rng, most_sources=rng.randint(1, 3))
     _in_waves(folder, pieces, keys, rng)
-    return unlike_engines(folder / "lake", captures_in(folder / "sim"), keys, PLACES)
+    return unlike_engines(folder / "lake", captures_in(folder / "sim"), keys, without=PLACES)
 
 
 def tunnels_here(folder: Path, seed: int) -> list[str]:
@@ -43,7 +43,7 @@ def tunnels_here(folder: Path, seed: int) -> list[str]:
     (folder / "sim").mkdir()
     write_tunnels(folder / "sim" / "relay.pcap", rng, lost=rng.choice([0, 0.05]))
     _in_waves(folder, cut(folder / "sim", rng, most_sources=3, most_files=5), (), rng)
-    return unlike_engines(folder / "lake", captures_in(folder / "sim"), (), PLACES)
+    return unlike_engines(folder / "lake", captures_in(folder / "sim"), (), without=PLACES)
 
 
 def at_every_commit(folder: Path, seed: int) -> list[str]:
