@@ -59,6 +59,8 @@ _PAGE: Final = """\
 </style>
 <figure><figcaption><i></i><i></i><i></i> {title}</figcaption><pre>{text}</pre></figure>
 """
+_ENV: Final = ("env", "--default-signal=INT")
+"""A process that was started in the background ignores SIGINT, and so do its children."""
 
 
 class Terminal:
@@ -70,7 +72,7 @@ class Terminal:
         self._controller, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", lines, COLUMNS, 0, 0))
         self._process = subprocess.Popen(
-            command, stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
+            [*_ENV, *command], stdin=terminal, stdout=terminal, stderr=terminal, cwd=folder,
             start_new_session=True,
             env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"},
         )  # fmt: skip
