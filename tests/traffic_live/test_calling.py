@@ -11,7 +11,9 @@ import pytest
 from tests.hub.running import Running, running, until
 
 from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.protocols.magline.endpoint import Established
 from wirelake.protocols.magline.session import ClientKey, Ticket
+from wirelake.protocols.tny.relay_link import LinkUp
 from wirelake.traffic.live import SimulateError
 from wirelake.traffic.live.calling import CallingClient
 from wirelake.traffic.live.connection import connect
@@ -150,3 +152,15 @@ def test_nobody_listens() -> None:
 
     with pytest.raises(SimulateError, match="cannot connect"):
         asyncio.run(scene())
+
+
+def test_responses_after_a_cancelled_wait() -> None:
+    async def scene() -> None:
+        gateway = Gateway(Journal(), 1, "link key")
+        gateway.up.cancel()
+        gateway.on_event(LinkUp("game", 1))
+        device = Device(Journal(), _KEY)
+        device.ready.cancel()
+        device.on_event(Established("anonymous", bytes(32)))
+
+    asyncio.run(scene())

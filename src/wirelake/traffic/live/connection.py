@@ -82,8 +82,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Note the end of the connection."""
-        if not self.closed.done():
-            self.closed.set_result(None)
+        self.complete(self.closed)
         if not self.closing:
             self.close_reason = str(exc or self.close_reason or "the hub closed it")
         self.on_disconnect()
@@ -143,6 +142,11 @@ class ClientConnection(asyncio.Protocol):
                 return await future
         except TimeoutError as error:
             raise self.failure() from error
+
+    def complete(self, future: asyncio.Future[None]) -> None:
+        """Complete a future, unless its waiter was cancelled, as Ctrl-C does."""
+        if not future.done():
+            future.set_result(None)
 
     def fail(self, future: asyncio.Future[Any]) -> None:
         """Fail a future because the connection has ended."""

@@ -63,10 +63,10 @@ class Device(CallingClient):
                 self.entry.sent("heartbeat", "pin")
                 self.entry.heartbeats += 1
             else:
-                self.ready.set_result(None)
+                self.complete(self.ready)
         elif isinstance(event, magline.Resumed):
             self.entry.resumed = True
-            self.ready.set_result(None)
+            self.complete(self.ready)
         elif isinstance(event, magline.Ponged):
             self.entry.received("heartbeat", "pon")
         elif isinstance(event, magline.Replied):

@@ -165,13 +165,13 @@ class Gateway(ClientConnection):
         """Handle an event of the link, or a message in a tunnel."""
         if isinstance(event, LinkUp):
             self.entry.received("control", "link_opened")
-            self.up.set_result(None)
+            self.complete(self.up)
         elif isinstance(event, LinkPonged):
             self.pings -= 1
             self.entry.received("heartbeat", "link_pong")
         elif isinstance(event, TunnelAnswered):
             self.entry.received("control", "tunnel_connected")
-            self._users[event.key.tunnel_id].connected.set_result(None)
+            self.complete(self._users[event.key.tunnel_id].connected)
         elif isinstance(event, Relayed):
             self.entry.received("relay", "tunnel_relay")
             self._users[event.key.tunnel_id].on_message(event.message, self.read_ns)
