@@ -12,7 +12,14 @@ from wirelake.columnar.pipeline.pipeline import Item
 from wirelake.columnar.read.reader import ReadOptions, open_pipeline
 from wirelake.records import ENGINES
 from wirelake.records.engine import feed_event
-from wirelake.records.rows import Event, Fact, batch_from_rows, fault_rows, in_order, message_rows
+from wirelake.records.rows import (
+    Event,
+    Fact,
+    batch_from_rows,
+    fault_rows,
+    in_order,
+    rows_from_batch,
+)
 from wirelake.records.schema import schema
 
 __all__ = ["engine_events", "engine_table", "read_by_engine", "window_events"]
@@ -49,7 +56,7 @@ def window_events(window: Iterable[Item], held: ReorderBuffer) -> Iterator[Event
             case "waiting":
                 held.waiting.update(found)
             case "messages":
-                yield from message_rows(found)
+                yield from rows_from_batch(found)
             case "faults":
                 yield from fault_rows(found)
             case "facts":

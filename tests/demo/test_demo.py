@@ -10,43 +10,65 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from tests.demo.demo_process import SMALL, STEPS, started
 from tests.demo.interrupts import interrupted
+from tests.docs.page_runner import ROOT, run_page
 
+from wirelake.cli.demo.hub import DemoHub
 from wirelake.cli.demo.report import commands
 from wirelake.cli.demo.run import Kept
 from wirelake.lake.verify.verify import verify
 from wirelake.tables import parquet as reading
 
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 
-def test_figures_are_true_and_what_is_kept_can_be_tried(tmp_path: Path) -> None:
-    options = (*SMALL, "--keep", str(tmp_path / "kept"), "--html", "page.html")
-    with started(tmp_path, *options) as demo:
-        assert demo.wait_for("can read the folder", lambda: demo.out), demo.err
-        assert [line[:8] for line in demo.err.splitlines()][:4] == [each[:8] for each in STEPS[:4]]
-        (figures,) = re.findall("All figures match the truth: ([0-9,]+)", demo.out)
-        assert int(figures.replace(",", "")) > 300
-        pasted = _pasted(demo.out)
-        addresses = _addresses(demo.out)
-        assert pasted == commands(Kept(demo.kept, addresses))
-        _try(tmp_path, pasted)
-        demo.send(signal.SIGINT)
-        assert demo.wait() == 0, demo.err
-        assert demo.left_over() == []
-    assert demo.err.splitlines()[-1] == f"ended; recordings, lake and truth are in {demo.kept}"
-    assert (tmp_path / "page.html").read_text("utf-8").endswith("</html>\n")
-    lake = demo.kept / "lake"
+
+@pytest.fixture(scope="module")
+def tutorial(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder in which the tutorial ran `wirelake demo --keep`, and what was printed."""
+    folder = tmp_path_factory.mktemp("tutorial")
+    return folder, run_page(TUTORIAL, folder)
+
+
+def test_figures_are_true(tutorial: tuple[Path, str]) -> None:
+    folder, output = tutorial
+    at = [output.find(f"\n{each[:8]}") for each in STEPS[:4]]
+    assert at == sorted(at)
+    assert -1 not in at
+    (figures,) = re.findall("All figures match the truth: ([0-9,]+)", output)
+    assert int(figures.replace(",", "")) > 300
+    assert (folder / "wirelake-demo.html").read_text("utf-8").endswith("</html>\n")
+    kept = folder / "wirelake-demo"
+    assert f"ended; recordings, lake and truth are in {kept}" in output
     for table in ("calls", "deliveries", "connections", "tunnels", "faults"):
-        assert reading.table(lake, table).num_rows > 0, table
-    protocols = set(reading.table(lake, "messages", columns=["protocol"])["protocol"].to_pylist())
-    assert protocols >= {"comet", "esnp", "tny", "relay", "magline"}
-    assert verify(lake, shares=1).findings() == []
-    assert sorted(each.name for each in demo.kept.iterdir()) == [
+        assert reading.table(kept / "lake", table).num_rows > 0, table
+    messages = reading.table(kept / "lake", "messages", columns=["protocol"])
+    assert {*messages["protocol"].to_pylist()} >= {"comet", "esnp", "tny", "relay", "magline"}
+    assert verify(kept / "lake", shares=1).findings() == []
+    assert sorted(each.name for each in kept.iterdir()) == [
         "hub", "hub.toml", "lake", "recordings", "truth"
     ]  # fmt: skip
+
+
+def test_commands_that_are_offered_work(tutorial: tuple[Path, str], tmp_path: Path) -> None:
+    folder, output = tutorial
+    kept = folder / "wirelake-demo"
+    offered = _offered(output)
+    assert offered == commands(Kept(kept, _addresses(output)))
+    hub = DemoHub(tmp_path, tmp_path / "logs", any_port=True)
+    (tmp_path / "lake").symlink_to(kept / "lake")
+    hub.start()
+    try:
+        while not hub.is_ready():
+            time.sleep(0.05)
+        _try(tmp_path, commands(Kept(tmp_path, hub.addresses)))
+        hub.stop()
+    finally:
+        hub.end()
 
 
 @pytest.mark.soak
@@ -68,7 +90,7 @@ def test_json(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def _pasted(out: str) -> list[str]:
+def _offered(out: str) -> list[str]:
     """Return the commands in the closing text."""
     lines = out.partition("in another terminal:\n")[2].partition("\n\n")[0]
     return [line.strip() for line in lines.splitlines()]
@@ -79,9 +101,9 @@ def _addresses(out: str) -> dict[str, str]:
     return dict(line.split() for line in lines.splitlines())
 
 
-def _try(folder: Path, pasted: list[str]) -> None:
+def _try(folder: Path, offered: list[str]) -> None:
     """Run the commands as a user would, with `tail` in a second terminal."""
-    top, tail, *others = pasted
+    top, tail, *others = offered
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = "\n".join(
         [

@@ -222,8 +222,11 @@ def do_page(page: Path, folder: Path) -> None:
             reader.close()
 
 
-def run_page(page: Path, folder: Path) -> None:
-    """Run a page in its own process and, if possible, its own network namespace."""
+def run_page(page: Path, folder: Path) -> str:
+    """Run a page in its own process and, if possible, its own network namespace.
+
+    Returns all commands and their output.
+    """
     with _network() as prefix:
         command = [
             *prefix, sys.executable, "-m", "tests.docs.page_runner", str(page), str(folder),
@@ -240,6 +243,7 @@ def run_page(page: Path, folder: Path) -> None:
                 raise
     if process.returncode:
         raise PageError(said)
+    return said
 
 
 @contextmanager

@@ -1,7 +1,8 @@
 """Run the pages and compare the output with what they show.
 
 `page_runner.py` says how a page is read. The two pages on the lake are run by
-tests/lake/test_lake_tutorial.py, which also checks the lake.
+tests/lake/test_lake_tutorial.py, which also checks the lake, and the tutorial by
+tests/demo/test_demo.py, which also checks the demo.
 """
 
 from __future__ import annotations
@@ -40,10 +41,6 @@ def not_run(page: Path) -> list[Block]:
 @pytest.mark.parametrize("name", RUN_HERE)
 def test_guide_runs_as_shown(name: str, tmp_path: Path) -> None:
     run_page(GUIDES / f"{name}.md", tmp_path)
-
-
-def test_tutorial_runs_as_shown(tmp_path: Path) -> None:
-    run_page(DOCS / "tutorial.md", tmp_path)
 
 
 def test_readme_runs_as_shown(tmp_path: Path) -> None:

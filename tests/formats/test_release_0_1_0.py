@@ -29,7 +29,7 @@ from wirelake.lake.engine.run import run
 from wirelake.records.calls import CallsEngine
 from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import Engine, feed_event
-from wirelake.records.rows import Fact, in_order, message_rows
+from wirelake.records.rows import Fact, in_order, rows_from_batch
 from wirelake.records.schema import schema
 from wirelake.tables import parquet as reading
 from wirelake.tables.inputs import discover
@@ -216,7 +216,7 @@ def test_the_scalar_reader_reads_the_recording() -> None:
     at = EXPECTED["recording"]["connections"]["columns"].index("connection")
     assert connections == {row[at] for row in EXPECTED["recording"]["connections"]["rows"]}
     columns = schema("messages")
-    messages = message_rows(pa.RecordBatch.from_pylist(found["messages"], columns))
+    messages = rows_from_batch(pa.RecordBatch.from_pylist(found["messages"], columns))
     facts = [
         Fact(row["ts_ns"], row["kind"], row["connection"], row["data"]) for row in found["facts"]
     ]

@@ -20,7 +20,9 @@ from wirelake.wire.views.lua import dissector
 __all__ = [
     "CASES",
     "DIRECTIONS",
+    "Streams",
     "compare",
+    "compare_groups",
     "expected",
     "messages",
     "mutated",
@@ -113,35 +115,41 @@ def write_script(folder: Path, protocols: list[Protocol], **options: object) -> 
     return path
 
 
-def compare(
-    folder: Path,
-    protocol: Protocol,
-    dialect: str,
-    streams: list[list[tuple[m.Direction, bytes]]],
-    *options: str,
-) -> list[str]:
-    """Dissect each stream in its own connection; return the differences from the decoder.
+Streams = list[list[tuple[m.Direction, bytes]]]
+"""The payloads of packets in order, for each connection."""
 
-    A stream is the payloads of its packets in order.
-    """
+
+def compare(
+    folder: Path, protocol: Protocol, dialect: str, streams: Streams, *options: str
+) -> list[str]:
+    """Dissect each stream in its own connection; return the differences from the decoder."""
+    return compare_groups(folder, protocol, dialect, {"": streams}, *options)[""]
+
+
+def compare_groups(
+    folder: Path, protocol: Protocol, dialect: str, groups: dict[str, Streams], *options: str
+) -> dict[str, list[str]]:
+    """`compare` for several groups of streams in one run of tshark, which takes 1 s to start."""
     script = write_script(folder, [protocol], dialect={protocol.name: dialect})
     assert protocol.port is not None
+    numbered = [(group, stream) for group, streams in groups.items() for stream in streams]
     connections = [
         Connection(protocol.port, FIRST_PORT + index, list(stream))
-        for index, stream in enumerate(streams)
+        for index, (_, stream) in enumerate(numbered)
     ]
     capture = folder / "capture.pcap"
     write_pcap(capture, connections)
     shown = pdml(script, capture, protocol.name, *options)
-    found: list[str] = []
-    for index, stream in enumerate(streams):
+    found: dict[str, list[str]] = {group: [] for group in groups}
+    for index, (group, stream) in enumerate(numbered):
         for direction in DIRECTIONS:
             data = b"".join(payload for way, payload in stream if way == direction)
             items = shown.get((FIRST_PORT + index, direction), Shown(protocol.name))
             nodes = [node for node, _ in expected(protocol, dialect, direction, data)]
             where = f"stream {index} {direction} {data[:60].hex()}"
             if len(items.messages) != len(nodes):
-                found.append(f"{where}: {len(nodes)} messages wanted, {len(items.messages)} shown")
+                count = f"{len(nodes)} messages expected, {len(items.messages)} shown"
+                found[group].append(f"{where}: {count}")
             for node, item in zip(nodes, items.messages, strict=False):
-                found += [f"{where}: {line}" for line in differences(node, item)]
+                found[group] += [f"{where}: {line}" for line in differences(node, item)]
     return found

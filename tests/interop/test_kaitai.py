@@ -155,8 +155,14 @@ class Case(NamedTuple):
     @property
     def module(self) -> str:
         """The compiled module that reads it."""
-        (file,) = kaitai(self.protocol, self.dialect, self.direction)
-        return file.removesuffix(".ksy")
+        return module_name(self.protocol, self.dialect, self.direction)
+
+
+@functools.cache
+def module_name(protocol: Protocol, dialect: str, direction: Direction | None) -> str:
+    """The name of the one file that reads a protocol's messages."""
+    (file,) = kaitai(protocol, dialect, direction)
+    return file.removesuffix(".ksy")
 
 
 # -- the compiler ----------------------------------------------------------------------------

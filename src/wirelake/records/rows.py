@@ -36,7 +36,6 @@ __all__ = [
     "fault_rows",
     "fields_of",
     "in_order",
-    "message_rows",
     "opposite",
     "rows_from_batch",
 ]
@@ -158,11 +157,6 @@ def _follow(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
-    """Return the rows of a batch of `messages`. Missing columns are null."""
-    return message_rows(batch)
-
-
 # -- Arrow: batches of `messages` to rows, rows of engines to batches ------------------------------
 #
 # `to_pylist` creates a Python object per value through generic code. Columns are converted one by
@@ -189,7 +183,7 @@ _CHUNK: Final = 1_024
 _FAULT_COLUMNS: Final = FaultRow.__struct_fields__
 
 
-def message_rows(batch: pa.RecordBatch) -> list[MessageRow]:
+def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
     """Return the rows of a batch of `messages`. Missing columns are null."""
     columns = [_column(batch, name) for name in _COLUMNS]
     fields = _fields(batch, columns[_COLUMNS.index("protocol")], columns[_COLUMNS.index("name")])

@@ -1,17 +1,20 @@
 """Loads everything that reading captures needs, so that no task has to.
 
 The daemon of task workers calls `warm` before it forks (`daemon.py`). Run as a program,
-`python -m wirelake.lake.spark.warm` compiles the kernels into Numba's cache beforehand: with an
-empty cache every worker would compile them, all at the same time, for 2.4 s. With `--classes` it
-also writes an archive of Java classes, with which Spark starts in half the time
+`python -m wirelake.lake.spark.warm` compiles the kernels into Numba's cache beforehand, on all
+cores: with an empty cache every worker would compile them, all at the same time. With `--classes`
+it also writes an archive of Java classes, with which Spark starts in half the time
 (`class_archive.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
+import os
 import sys
 import tempfile
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from wirelake.capture.format.writer import PcapWriter
@@ -24,20 +27,35 @@ from wirelake.protocols import registry
 
 from .class_archive import ArchiveError, create_archive
 
-__all__ = ["sample_protocol", "small_captures", "warm"]
+__all__ = ["compile_kernels", "sample_protocol", "small_captures", "warm"]
 
 
 def warm() -> None:
     """Call the kernels of every protocol and of the fold; read a small capture of each format."""
     for protocol in registry.load_all()[0]:
-        # A protocol that does not compile fails where it is read, with its name.
-        with contextlib.suppress(Exception):
-            load(protocol).warm()
+        _load_kernels(protocol.name)
     warm_folds()
     with tempfile.TemporaryDirectory(prefix="wirelake-warm-") as folder:
         for path in small_captures(Path(folder)):
             for _ in read_batches([path], ReadOptions(force_protocol=sample_protocol())):
                 pass
+
+
+def _load_kernels(name: str) -> None:
+    """Load the kernels of a protocol from the cache, or compile them."""
+    # A protocol that does not compile fails where it is read, with its name.
+    with contextlib.suppress(Exception):
+        load(registry.find(name)).warm()
+
+
+def compile_kernels() -> None:
+    """Compile the kernels that are not in the cache, in as many processes as there are cores."""
+    names = [protocol.name for protocol in registry.load_all()[0]]
+    # A fork has all imports and the registered protocols; this process has no threads.
+    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:
+        pool.submit(warm_folds)
+        list(pool.map(_load_kernels, names))
+    warm()
 
 
 def sample_protocol() -> str:
@@ -64,7 +82,7 @@ def small_captures(folder: Path) -> list[Path]:
 
 
 if __name__ == "__main__":
-    warm()
+    compile_kernels()
     if "--classes" in sys.argv[1:]:
         try:
             create_archive()
