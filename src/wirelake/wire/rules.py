@@ -90,6 +90,8 @@ def _type(kind: m.Type, protobuf: bool) -> Iterator[str]:
         case m.Many():
             yield from _length(kind.count)
             yield from _type(kind.item, protobuf)
+            # A count is compared with the bytes left (docs/concepts/limits.md), so a list of items
+            # without bytes could be written but not read back.
             if not protobuf and m.type_size(kind.item)[0] == 0:
                 yield "an item of a list takes at least one byte"
         case m.Dynamic():
@@ -163,6 +165,7 @@ def _dynamic_length(kind: object) -> Iterator[str]:
 
 
 def _rows(kind: m.Rows) -> Iterator[str]:
+    # Generated code reads both as one 32-bit number.
     if (kind.tag, kind.size) != (m.Int(1), m.Int(3)):
         yield "a row begins with a tag of one byte and a size of three, big-endian"
     tags = [a.tag for a in kind.alternatives]
@@ -185,6 +188,7 @@ def _order(layout: m.Layout) -> Iterator[Fault]:
         last = index == len(layout.parts) - 1
         if isinstance(part, m.Body) and not last:
             yield part.name, "the body must be the last part"
+        # Tags are read at a fixed offset, before anything that they decide about.
         if loose and (name := _tag_name(part)):
             yield name, f"a tag must precede parts of variable size, such as {loose}"
         if not isinstance(part, m.Field) or layout.protobuf:
@@ -279,6 +283,7 @@ def _one_tag_each(alternatives: tuple[m.Alternative, ...]) -> Iterator[str]:
     layouts: dict[tuple[int, str], type] = {}
     for a in alternatives:
         cls = a.layout.cls
+        # An encoder finds the tag by the class of the value.
         if tags.setdefault(cls, a.tag) != a.tag:
             yield f"{a.layout.name} has two tags, {tags[cls]} and {a.tag}; use one"
         for direction in [a.direction] if a.direction else ["c2s", "s2c"]:

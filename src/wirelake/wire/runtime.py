@@ -119,6 +119,8 @@ def _long_uvarint(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]
         pos += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            # Longer forms than necessary are accepted (esnp, section 2; tny, section 1): only the
+            # value has to fit.
             # The tenth byte may hold one bit only: 9 * 7 + 1 = 64.
             if value > _MASK64:
                 break
@@ -149,6 +151,7 @@ def uvarint16(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
 
 def _zigzag(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int, int]:
     folded, stop = uvarint(buf, pos, end, field)
+    # The original truncates silently, so that 65,536 reads as 0 (esnp, section 7).
     if folded >> bits:
         value = (folded >> 1) ^ -(folded & 1)
         raise DecodeError("int_range", field, pos, f"{value} needs more than {bits} bits")
@@ -188,6 +191,8 @@ def twos64(buf: bytes, pos: int, end: int, field: str) -> tuple[int, int]:
     return found[0] - 0x1_0000_0000_0000_0000, found[1]
 
 
+# tny's original reads up to ten bytes for any width and keeps the low bits, so that the ten-byte
+# negative numbers of protobuf work; dialect `seed` refuses them (tny, section 1).
 def _loose(buf: bytes, pos: int, end: int, field: str, bits: int) -> tuple[int, int]:
     value = shift = 0
     start = pos
@@ -384,6 +389,7 @@ def skip_field(buf: bytes, key: int, pos: int, end: int, field: str, depth: int 
 
 
 def _skip_group(buf: bytes, key: int, pos: int, end: int, field: str, depth: int) -> int:
+    # Groups exist only in unknown fields. They nest without a length, so the depth must be limited.
     if depth >= 32:
         raise DecodeError("too_deep", field, pos)
     while True:
@@ -477,6 +483,8 @@ def no_layout(field: str, value: object) -> EncodeError:
 # -- options ---------------------------------------------------------------------------------
 
 
+# An entry that does not fit its area is an error of the head, one of a wrong size an error of the
+# option: magline, section 2, has different codes for the two.
 def option(buf: bytes, pos: int, end: int, size: int, field: str) -> tuple[int, int]:
     """Return where the value of a known option begins and stops."""
     if pos + 2 > end:

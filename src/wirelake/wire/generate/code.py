@@ -172,6 +172,7 @@ def tag_table(frame: HeadFrame) -> list[str]:
         known = sum(f.bit for f in frame.options.fields)
         forbidden = (known | frame.options.critical) & ~allowed
         least, exact = (a.layout.min_size, a.layout.fixed_size) if frame.body.exact else (0, None)
+        # -1: no such limit. Generated code tests `0 <= most < length`, without a branch for None.
         most = exact if exact is not None else -1
         limit = a.limit if a.limit is not None else -1
         lines.append(

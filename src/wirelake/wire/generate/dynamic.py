@@ -106,6 +106,7 @@ def _read_blob(code: Code, label: str, var: str, kind: m.Blob) -> None:
     assert isinstance(kind.length, m.Varint)
     varint_lines(code, label, "size", kind.length)
     code("start = pos", "pos += size")
+    # Lengths are signed in ESNP (zigzag), and the original crashes on a negative one (section 7).
     with code.block("if size < 0 or pos > end:"):
         code(f'raise rt.overrun("{label}", start, size, end)')
     text_lines(code, label, var, kind, "buf[start:pos]", "start")
@@ -148,6 +149,7 @@ def dynamic_writer(kind: m.Dynamic, structs: Structs) -> str:
     code(f"def write_{name}(value: {cls}, depth: int, budget: list[int]) -> bytes:")
     code.indent = 1
     code("tag = value.type", "inner: Any = value.value", "data: bytes")
+    # The encoder has the limits of the decoder: it never writes what a peer like us refuses.
     with code.block(f"if depth > {kind.max_depth}:"):
         code(f'raise EncodeError("too_deep", "{name}", None)')
     with code.block("if tag not in _" + f"{name.upper()}_TAGS:"):

@@ -126,6 +126,8 @@ class HeadFrame:
         """Return all functions of this frame, in an order that Python accepts."""
         out = [self.peek(), self.scan()]
         directions: tuple[m.Direction | None, ...] = (None,)
+        # Both directions may use the same tags for different bodies: `00 01 00` is `ok` from a
+        # server and a truncated `auth` from a client (comet, section 1).
         if self.body is not None and self.body.directed:
             directions = ("c2s", "s2c")
         out += [self.decode(direction) for direction in directions]
@@ -150,6 +152,8 @@ class HeadFrame:
         for part in self.head:
             self.peek_part(code, part, offset)
             offset += part_size(part)
+        # The number of missing bytes lets a session wait for all of them instead of trying again
+        # with each byte. Where bodies delimit themselves, every one needs at least its own head.
         need = self.size + (self.layout_rest() if self.kind == "body" else 0)
         code(f"raise NeedMore({need} - (end - pos))")
         return f"{code}\n"
@@ -160,6 +164,8 @@ class HeadFrame:
 
     def peek_part(self, code: Code, part: m.Part, offset: int) -> None:
         at = f"pos + {offset}" if offset else "pos"
+        # As much of a constant as has arrived must be a prefix of it (magline, section 2: the magic
+        # is refused at the first byte, the version at the second).
         if isinstance(part, m.Const):
             stop = offset + len(part.value)
             with code.block(
@@ -182,6 +188,8 @@ class HeadFrame:
             with code.block(f"if end - pos < {self.size}:"):
                 code(peek)
         reader = Reader(self.layout, self.structs)
+        # The bounds of the whole head are checked above, so a change of byte order ends no run
+        # here.
         reader.code, reader.hold = code, True
         stored: list[str] = []
         for part in self.head:
@@ -387,6 +395,8 @@ class HeadFrame:
 
     def fixed_tail(self, code: Code, tail: tuple[m.Part, ...]) -> list[str]:
         """Emit parts of fixed size without bounds checks: the minimum of the length covers them."""
+        # A copy of this frame whose head is the tail, for `read_head`; `__init__` would split the
+        # layout again.
         shell = HeadFrame.__new__(HeadFrame)
         shell.__dict__.update(self.__dict__)
         shell.head, shell.size = list(tail), 0
@@ -540,6 +550,7 @@ def _inner_limit(layout: m.Layout) -> int:
         length = alternative.layout.find(m.Length)
         if isinstance(length, m.Length):
             limits.add(length.limit if length.limit is not None else _largest(length.type))
+    # A frame has one parameter `limit`, which it passes on to the body that its tag selects.
     if len(limits) > 1:
         raise DeclarationError(f"{layout.cls.__qualname__}: its bodies must have the same limit")
     return max(limits, default=0)

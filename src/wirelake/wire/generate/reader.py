@@ -118,18 +118,22 @@ class Reader:
         if order and not self.hold and any(s.order not in ("", order) for s in self.run):
             self.flush()
         after = list(after or [])
+        # `struct` has no code for three bytes: a byte and a 16-bit number keep the run in one call.
         if isinstance(kind, m.Int) and kind.size == 3:
             self._slot24(name, var, kind, after)
             return
         code = format_of(kind)
         assert code is not None
         size = m.type_size(kind)[0]
+        # `struct` widens a 32-bit NaN to a double and may change its bits; it is read again.
         if isinstance(kind, m.Float) and kind.size == 4:
             after = [
                 f"if {var} != {var}:",
                 f'    {var} = rt.nan32(buf, {{at}}, "{kind.order}")',
                 *after,
             ]
+        # Strict where the document refuses other bytes than 0 and 1 (comet, section 1); ESNP reads
+        # any other byte as true (section 2).
         if isinstance(kind, m.Bool):
             check = [
                 f"if {var} > 1:",
@@ -156,6 +160,7 @@ class Reader:
             return
         total = sum(slot.size for slot in run)
         end = "pos >= end" if total == 1 else f"pos + {total} > end"
+        # An exact layout has compared the size of its slice at its start.
         if not self.exact:
             with self.code.block(f"if {end}:"):
                 self.code(self.too_short(run))
@@ -266,6 +271,7 @@ class Reader:
         if part.minimum:
             with self.code.block(f"if {var} < {part.minimum}:"):
                 self.code(f'raise rt.refuse("bad_length", "{self.label(part.name)}", pos)')
+        # The parameter is assigned: every check after this one is against the inner end.
         self.code(f"end = pos + {var}")
 
     def field(self, part: m.Field) -> None:
@@ -275,6 +281,7 @@ class Reader:
             self.value(part.name, var, part.type, part)
             return
         self.flush()
+        # A run cannot cross a condition: whether these bytes exist is known only when it runs.
         with self.code.block(f"if {local(part.when)}:"):
             self.value(part.name, var, part.type, part)
             self.flush()
@@ -337,8 +344,11 @@ class Reader:
                 self.flush_before_blob(size)
             else:
                 self.varint(label, size, kind.length)
+                # Added before it is checked: Python's integers do not overflow. Kernels have 64
+                # bits and compare with the bytes left instead.
                 self.code("start = pos", f"pos += {size}")
             if kind.length.signed:
+                # The original's readers crash on a negative length (esnp, section 7).
                 guard = f"{size} < 0 or {guard}"
             with self.code.block(f"if {guard}:"):
                 self.code(f'raise rt.overrun("{label}", start, {size}, end)')
@@ -453,6 +463,7 @@ def closed_check(part: m.Field | m.Bit, var: str, label: str) -> list[str]:
     signed = (
         isinstance(part, m.Field) and isinstance(part.type, m.Int | m.Varint) and part.type.signed
     )
+    # One comparison instead of a search, where the names are 0, 1, 2 and so on.
     dense = values == list(range(len(values))) and not signed
     test = f"{var} > {values[-1]}" if dense else f"{var} not in {tuple(values)}"
     return [f"if {test}:", f'    raise rt.refuse("reserved_value", "{label}", {{at}}, str({var}))']
@@ -537,6 +548,8 @@ class RowFrame:
         code(self.signature("decode", f"tuple[{cls}, int]"))
         code.indent = 1
         code("most = pos + limit", "rows: list[Any] = []", "add = rows.append")
+        # The number of rows is limited by the loop itself, where it costs nothing; one turn more is
+        # for the end row. Without it, a message of the largest size would be 8 million empty rows.
         with code.block(f"for _ in range({self.rows.max_rows + 1}):"):
             self.row_head(code)
             code(f"read = {self.table}_READERS.get(tag)")
@@ -600,6 +613,8 @@ class RowFrame:
                     code(f'raise rt.out_of_range("{label}", row.type, "a row type")')
             with code.block("else:"):
                 code(f'raise rt.no_layout("{label}", row)')
+            # The original truncates a larger size to 24 bits and loses the frame boundary (esnp,
+            # section 1).
             with code.block("if len(data) > 0xFFFFFF:"):
                 code(
                     f'raise EncodeError("too_large", "{label}", None, f"{{len(data)}} bytes in a row")'

@@ -114,6 +114,7 @@ class Writer:
 
     def pack(self, name: str, expr: str, kind: m.Type, *, counts: bool = False) -> None:
         """Add a value of fixed size."""
+        # A 32-bit float is written by the runtime: `struct` would change the payload of a NaN.
         code = format_of(kind)
         if code is None or (isinstance(kind, m.Float) and kind.size == 4):
             self.pieces.append(_Bytes(self.special(name, expr, kind, counts)))
@@ -160,6 +161,7 @@ class Writer:
                 close()
                 out.append(piece.expr)
             else:
+                # One struct format has one byte order.
                 if piece.order and any(p.order not in ("", piece.order) for p in run):
                     close()
                 run.append(piece)
@@ -374,10 +376,13 @@ class Writer:
 def varint_expr(var: str, kind: m.Varint, label: str, *, size: bool = False) -> str:
     """Return the expression of a variable as a varint; a `size` is never negative."""
     least, put = ("" if size else "0 <= "), f'rt.put_{kind.coding}{kind.bits}({var}, "{label}")'
+    # A size over its type is `too_large`, as it is for lengths of fixed size; `put_` alone would
+    # report `int_range`.
     if size and kind.bits == 16:
         put = put.replace(
             var, f'rt.fitting({var}, {0x7FFF if kind.signed else 0xFFFF}, "{label}")', 1
         )
+    # Most numbers on the wire take one byte: a lookup instead of a call.
     if kind.coding == "zigzag":
         least = "" if size else "-64 <= "
         return f"(_ZIGZAG[{var}] if {least}{var} < 64 else {put})"

@@ -33,7 +33,7 @@ _GROUP: Final = "leb128_group"
 
 
 def identifier(name: str) -> str:
-    """A name as a Kaitai identifier: lower-case letters, digits, underscores, a letter first.
+    """Return a name as a Kaitai identifier: lower case, digits, underscores, a letter first.
 
     The compiler copies names into the target language, so a keyword of Python gets an underscore.
     """
@@ -151,11 +151,11 @@ class Vocabulary:
         }
 
     def value_type(self, kind: m.Type) -> tuple[str, bool]:
-        """The name of a type whose `value` is a value of this kind; whether it must be filled."""
+        """Return the name of a type whose `value` has this kind, and whether it is new."""
         return self.name(("value", kind), f"{_kind_name(kind)}_value")
 
     def protobuf_any(self) -> str:
-        """A protobuf value of which only the wire type is known; a group is fields to its end."""
+        """Return the type of a value of which only the wire type is known; a group has fields."""
         name, new = self.name("protobuf_any", "protobuf_any")
         if not new:
             return name
@@ -167,6 +167,7 @@ class Vocabulary:
             "doc": "The value of a field that the declaration does not name.",
             "params": [{"id": "wire_type", "type": "u8"}, {"id": "in_group", "type": "bool"}],
             "seq": [
+                # Empty: Kaitai validates attributes, and the wire type is a parameter here.
                 {"id": "known", "size": 0, "valid": {"expr": known}},
                 {"id": "varint", "type": varint, "if": "wire_type == 0"},
                 {"id": "fixed64", "type": "u8le", "if": "wire_type == 1"},
@@ -277,14 +278,14 @@ class Values:
     # -- attributes --------------------------------------------------------------------------
 
     def pick(self, name: str, *, own: bool) -> str:
-        """An identifier: a name of the declaration itself goes before one that is made up."""
+        """Return an unused identifier; names of the declaration take precedence over others."""
         word = identifier(name)
         ident = unique(word, set(self.taken) if own else self.taken | self.reserved)
         self.taken.add(ident)
         return ident
 
     def attribute(self, name: str, props: Node, doc: str = "", *, own: bool = True) -> str:
-        """Appends an attribute and return its identifier."""
+        """Append an attribute and return its identifier."""
         ident = self.pick(name, own=own)
         self.seq.append({"id": ident} | props | ({"doc": doc} if doc else {}))
         return ident
@@ -298,7 +299,7 @@ class Values:
     # -- fields ------------------------------------------------------------------------------
 
     def add_field(self, field: m.Field) -> None:
-        """A stored value, with what stands before it on the wire."""
+        """Add a stored field."""
         guard: Node = {"if": self.env[field.when]} if field.when else {}
         self.add_value(field.name, field.type, guard, field_doc(field), field)
         if field.stage is not None:
@@ -307,7 +308,7 @@ class Values:
     def add_value(
         self, name: str, kind: m.Type, guard: Node, doc: str = "", field: m.Field | None = None
     ) -> None:
-        """A value of any kind under a name."""
+        """Add a value of any kind under a name."""
         match kind:
             case m.Blob():
                 self.add_blob(name, kind, guard, doc, field.sizes if field else ())
@@ -335,7 +336,7 @@ class Values:
                     )
 
     def plain(self, kind: m.Type) -> Node:
-        """What makes an attribute of this kind, when one attribute is all it takes."""
+        """Return the properties of an attribute, for kinds that need only one."""
         match kind:
             case m.Int():
                 return {"type": int_type(kind)}
@@ -353,7 +354,7 @@ class Values:
                 return {"type": self.wrapped(kind)}
 
     def item(self, kind: m.Type) -> Node:
-        """Like `plain`, for what repeats: a list needs one attribute for each item."""
+        """Return the properties of a repeated attribute, which must be one for each item."""
         whole = isinstance(kind, m.Int) and not (kind.size == 3 and kind.signed)
         if whole or isinstance(kind, m.Float | m.Varint | m.Fixed | m.Nested | m.Dynamic):
             return self.plain(kind)
@@ -369,7 +370,7 @@ class Values:
         return name
 
     def enum_props(self, names: m.EnumClass | None, closed: bool) -> Node:
-        """What names the numbers of an attribute."""
+        """Return the properties that name the numbers of an attribute."""
         if names is None:
             return {}
         valid: Node = {"valid": {"in-enum": True}} if closed else {}
@@ -387,7 +388,7 @@ class Values:
     def add_blob(
         self, name: str, kind: m.Blob, guard: Node, doc: str, sizes: tuple[int, ...] = ()
     ) -> None:
-        """Bytes or text, behind its length if it has one."""
+        """Add bytes or text, after its length if it has one."""
         props: Node = {"size-eos": True}
         if kind.length is not None:
             valid: Node = {"valid": {"any-of": list(sizes)}} if sizes else {}
@@ -402,7 +403,7 @@ class Values:
     def add_many(
         self, name: str, kind: m.Many, guard: Node, doc: str, field: m.Field | None
     ) -> None:
-        """A list, behind its count if it has one."""
+        """Add a list, after its count if it has one."""
         props = self.item(kind.item)
         if field is not None and isinstance(kind.item, m.Int):
             props |= self.enum_props(field.names, field.closed)
@@ -414,7 +415,7 @@ class Values:
         self.attribute(name, props | guard, doc)
 
     def add_rows(self, name: str, kind: m.Rows, guard: Node, doc: str) -> None:
-        """Rows up to and with the end row."""
+        """Add rows, including the end row."""
         stem = f"{identifier(self.layout.name)}_{identifier(name)}"
         row, _ = self.words.name(("row", kind), f"{stem}_row")
         pairs = [(kind.end, "end"), *((a.tag, a.layout.name) for a in kind.alternatives)]
@@ -474,7 +475,7 @@ class Values:
         return case
 
     def add_counted(self, name: str, kind: str, count: m.Int | m.Varint) -> None:
-        """A counted list of a type that has a name."""
+        """Add a counted list of a named type."""
         number = self.number(f"num_{name}", count, {}, {})
         self.attribute(name, {"type": kind, "repeat": "expr", "repeat-expr": number})
 
@@ -485,7 +486,7 @@ def switch(on: str, cases: Mapping[Any, str]) -> Node:
 
 
 def field_doc(field: m.Field) -> str:
-    """What a field means, and what a reader of the file cannot see otherwise."""
+    """Return the documentation of a field, with notes about secrets and stages."""
     notes = [field.doc]
     if field.secret:
         notes.append("Secret: do not show it.")

@@ -66,7 +66,7 @@ def _byte(byte: int) -> str:
 
 
 def comment(text: str, indent: str = "  ") -> list[str]:
-    """Lines of a Lua comment."""
+    """Return the lines of a Lua comment."""
     return [f"{indent}-- {line}".rstrip() for line in text.splitlines()]
 
 
@@ -152,22 +152,22 @@ class Fields:
         self.lines.append(f"F[{quote(name)}] = ProtoField.{form}({', '.join(parts)})")
 
     def layout(self, layout: m.Layout) -> None:
-        """The item of a layout."""
+        """Add the item of a layout."""
         name = self.names.layout(layout)
         full = quote(f"wirelake.{self.protocol}.{name}")
         doc = quote(first_lines(layout.doc))
         self.lines.append(f"F[{quote(name)}] = ProtoField.protocol({full}, {quote(name)}, {doc})")
 
     def node(self, name: str, label: str, doc: str = "") -> None:
-        """An item with others inside."""
+        """Add an item that contains others."""
         self.add(name, "protocol", label, doc=doc)
 
     def text(self, name: str, label: str, doc: str = "") -> None:
-        """Text."""
+        """Add a text."""
         self.add(name, "string", label, doc=doc)
 
     def bytes(self, name: str, label: str, doc: str = "") -> None:
-        """Bytes."""
+        """Add bytes."""
         self.add(name, "bytes", label, "base.NONE", doc=doc)
 
     def number(
@@ -179,14 +179,14 @@ class Fields:
         names: str = "nil",
         base: str = "base.DEC",
     ) -> None:
-        """An integer; `names` is the Lua table of what its values mean."""
+        """Add an integer; `names` is the Lua table of the names of its values."""
         bits = 8 * kind.size if isinstance(kind, m.Int) else kind.bits
         width = next(width for width in (8, 16, 24, 32, 64) if bits <= width)
         form = f"{'int' if kind.signed else 'uint'}{width}"
         self.add(name, form, label, base, names, "nil", doc=doc)
 
     def bit(self, name: str, bit: m.Bit, size: int, names: str) -> None:
-        """Some bits of a group of `size` bytes."""
+        """Add some bits of a group of `size` bytes."""
         masked = size <= MASKED_SIZE
         mask = f"{((1 << bit.width) - 1) << bit.shift:#x}" if masked else "nil"
         if bit.flag:
@@ -213,7 +213,7 @@ class Fields:
         secret: bool = False,
         protobuf: bool = False,
     ) -> None:
-        """The fields that a value of a type needs."""
+        """Add the fields that a value of a type needs."""
         if secret:
             self.text(name, label, doc)
             return
@@ -268,7 +268,7 @@ class Fields:
         self.bytes(f"{opaque}.data", "data", "The bytes of the row")
 
     def dynamic(self, kind: m.Dynamic) -> None:
-        """A dynamic value: its type, and one field for each kind of value."""
+        """Add a dynamic value: its type, and one field for each kind of value."""
         name = self.names.dynamic(kind)
         full = quote(f"wirelake.{self.protocol}.{name}")
         doc = quote(first_lines(inspect.getdoc(kind.cls) or ""))

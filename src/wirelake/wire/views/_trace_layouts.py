@@ -27,8 +27,8 @@ from ._trace_values import (
 __all__ = [
     "LayoutTracer",
     "Span",
+    "check_options",
     "check_value",
-    "judge_options",
     "read_options",
     "read_protobuf",
     "trace",
@@ -85,7 +85,7 @@ class LayoutTracer:
         self.outer.pos = self.reader.pos
 
     def part(self, part: m.Part) -> None:
-        """One part, whatever it is."""
+        """Read one part."""
         self.reader.where = f"{self.layout.name}.{getattr(part, 'name', '')}"
         match part:
             case m.Field():
@@ -125,12 +125,12 @@ class LayoutTracer:
             raise NeedMore(self.run_stop + self.rest_need() - self.reader.stop)
 
     def take(self, size: int) -> bytes:
-        """Bytes of a part of fixed size."""
+        """Return the bytes of a part of fixed size."""
         self.ask(size)
         return self.reader.take(size)
 
     def rest_need(self) -> int:
-        """What every body needs after the head, when bodies delimit themselves."""
+        """Return the bytes that every body needs after the head, if bodies delimit themselves."""
         body = self.layout.body
         if body is None or self.layout.find(m.Length) is not None:
             return 0
@@ -167,12 +167,10 @@ class LayoutTracer:
         return value
 
     def stage(self, part: m.Field, span: Span) -> None:
-        """What the bytes hold, when the caller has undone their transform."""
+        """Trace the content of the bytes if the caller has undone their transform."""
         plain = self.tracer.stages.get(part.name)
         if part.stage is None or plain is None:
             return
-        # the two need each other
-
         span.plaintext = plain
         span.stage = trace(part.stage, plain, direction=self.tracer.direction)
 
@@ -188,7 +186,7 @@ class LayoutTracer:
             span.value = self.take(len(part.value))
 
     def bits(self, part: m.BitGroup) -> None:
-        """Bits that share bytes."""
+        """Read bits that share bytes."""
         reader = self.reader
         reader.where = f"{self.layout.name}.{part.bits[0].name}"
         with self.tracer.span(self.root, "bits", reader) as group:
@@ -198,7 +196,7 @@ class LayoutTracer:
             group.stop = reader.pos
 
     def bit(self, bit: m.Bit, number: int, group: Span) -> None:
-        """One bit field."""
+        """Read one bit field."""
         value = number >> bit.shift & (1 << bit.width) - 1
         span = Span(
             bit.name,
@@ -224,7 +222,7 @@ class LayoutTracer:
             check_value(bit, self.reader, span)
 
     def number(self, part: m.Tag | m.TagConst | m.OptionBits | m.OptionsLength) -> None:
-        """A number of the head."""
+        """Read a number of the head."""
         reader = self.reader
         names = part.names if isinstance(part, m.Tag) else None
         with self.tracer.span(self.root, part.name, reader, doc=part.doc, names=names) as span:
@@ -249,23 +247,23 @@ class LayoutTracer:
             if not reader.open:
                 self.inner_length(part, size)
             elif self.layout.find(m.Options) is not None:
-                judge_options(self, part, size)
+                check_options(self, part, size)
             else:
-                self.judge_length(part, size, span)
+                self.check_length(part, size, span)
             if size > reader.left:
                 raise NeedMore(size - reader.left)
         self.reader = reader.part(reader.pos + size)
 
     def inner_length(self, part: m.Length, size: int) -> None:
-        """A length inside a slice."""
+        """Check a length inside a slice."""
         reader = self.reader
         if size > reader.left:
             raise reader.error("length_overrun")
         if size < part.minimum:
             raise reader.error("bad_length")
 
-    def judge_length(self, part: m.Length, size: int, span: Span) -> None:
-        """The length of a frame: not too small for what must follow, not over the limit."""
+    def check_length(self, part: m.Length, size: int, span: Span) -> None:
+        """Check the length of a frame: enough for what must follow, and within the limit."""
         if size < max(part.minimum, least_after(self.layout, part)):
             raise self.reader.error("bad_length", span.start)
         if size > self.limit(part):
@@ -278,8 +276,8 @@ class LayoutTracer:
             return self.tracer.limit
         return part.limit if part.limit is not None else most
 
-    def blame(self, span: Span, code: str) -> DecodeError:
-        """Return an error that shows in another part of the head than the one being read."""
+    def error_in(self, span: Span, code: str) -> DecodeError:
+        """Return an error in another part of the head than the one being read."""
         self.reader.where = f"{self.layout.name}.{span.name}"
         span.error = error = self.reader.error(code, span.start)
         return error
@@ -287,17 +285,17 @@ class LayoutTracer:
     # -- the body ----------------------------------------------------------------------------
 
     def alternative(self) -> m.Alternative:
-        """What the tag and the direction stand for."""
+        """Return the alternative that the tag and the direction select."""
         body, tag = self.layout.body, self.tag_span
         assert body is not None
         assert tag is not None
         for found in body.of(self.tracer.direction):
             if found.tag == self.tag:
                 return found
-        raise self.blame(tag, "unknown_type")
+        raise self.error_in(tag, "unknown_type")
 
     def body(self, part: m.Body) -> None:
-        """The alternative itself, to the end of the frame."""
+        """Read the selected alternative, to the end of the frame."""
         reader = self.reader
         with self.tracer.span(self.root, part.name, reader, doc=part.doc) as span:
             found = self.alternative()
@@ -320,23 +318,23 @@ def check_value(part: m.Field | m.Bit, reader: Reader, span: Span) -> None:
 # -- options ---------------------------------------------------------------------------------------
 
 
-def judge_options(head: LayoutTracer, length: m.Length, size: int) -> None:
+def check_options(head: LayoutTracer, length: m.Length, size: int) -> None:
     """Check tag, constant, option bits, limit and body size, in this order."""
     found = head.alternative()
     const = head.numbers.get(m.TagConst)
     area, bits, total = (head.numbers[kind] for kind in (m.OptionsLength, m.OptionBits, m.Length))
     area_size, bitmap = _number(area), _number(bits)
     if const is not None and const.value != found.const:
-        raise head.blame(const, "magic_mismatch")
+        raise head.error_in(const, "magic_mismatch")
     if area_size > size or (bitmap == 0) != (area_size == 0):
-        raise head.blame(area, "bad_header")
+        raise head.error_in(area, "bad_header")
     if bitmap & _forbidden(head.layout, found.tag):
-        raise head.blame(bits, "bad_option")
+        raise head.error_in(bits, "bad_option")
     if size > head.limit(length) or (found.limit is not None and size > found.limit):
-        raise head.blame(total, "too_large")
+        raise head.error_in(total, "too_large")
     exact, left = found.layout.fixed_size, size - area_size
     if left < found.layout.min_size or (exact is not None and left != exact):
-        raise head.blame(total, "bad_length")
+        raise head.error_in(total, "bad_length")
 
 
 def _forbidden(layout: m.Layout, tag: int) -> int:
@@ -349,7 +347,7 @@ def _forbidden(layout: m.Layout, tag: int) -> int:
 
 
 def read_options(head: LayoutTracer, part: m.Options) -> None:
-    """The option area: an entry for each set bit, ascending."""
+    """Read the option area: an entry for each set bit, ascending."""
     area, bits = _number(head.numbers[m.OptionsLength]), _number(head.numbers[m.OptionBits])
     head.values.update(dict.fromkeys((f.name for f in part.fields), None))
     head.values[part.unknown] = ()
@@ -384,7 +382,7 @@ class _Area:
         self.head.values[self.part.unknown] = tuple(unknown)
 
     def known(self, field: m.OptionField) -> None:
-        """An option of the layout."""
+        """Read an option of the layout."""
         reader, tracer = self.reader, self.head.tracer
         reader.where = f"{self.head.layout.name}.{field.name}"
         about = {"doc": field.doc, "secret": field.secret}
@@ -399,7 +397,7 @@ class _Area:
         self.head.values[field.name] = span.value
 
     def carried(self, bit: int) -> bytes:
-        """Return an option that is not known, and kept."""
+        """Return an unknown option, which is kept."""
         reader, tracer = self.reader, self.head.tracer
         reader.where = f"{self.head.layout.name}.{self.part.unknown}"
         with tracer.span(self.span, f"unknown_{bit:04x}", reader) as span:
@@ -453,7 +451,8 @@ def read_protobuf(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) 
 
 
 def _peek_key(tracer: Tracer, reader: Reader, span: Span) -> int:
-    """Number and wire type of the next field, left unread unless it is malformed."""
+    """Return the key of the next field without consuming it, unless it is malformed."""
+    # A separate reader: the key belongs to the span of its field, whose name it decides.
     probe = reader.part(reader.stop)
     with tracer.span(span, "key", probe, inner=True):
         key = probe.raw_varint()
@@ -478,7 +477,7 @@ def _wire_type(kind: m.Type) -> int:
 
 
 def _absent(part: m.Field) -> Any:
-    """What a field is that does not occur."""
+    """Return the value of a field that does not occur."""
     if isinstance(part.type, m.Many):
         return ()
     if part.optional or isinstance(part.type, m.Nested):
@@ -549,7 +548,7 @@ def _nested(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) -> Any
 
 
 def _unknown(tracer: Tracer, reader: Reader, parent: Span) -> None:
-    """A field that the layout does not have."""
+    """Read a field that the layout does not have."""
     with tracer.span(parent, "unknown", reader) as span:
         key = reader.raw_varint()
         span.name = f"unknown_{key >> 3}"

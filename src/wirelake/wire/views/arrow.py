@@ -276,6 +276,7 @@ def _option_values(part: m.Options, value: Any, reveal: bool) -> dict[str, Any]:
     return record | {part.unknown: [{"bit": bit, "data": data} for bit, data in unknown]}
 
 
+# `to_record` needs this for every message.
 @functools.cache
 def _bodies(layout: m.Layout) -> tuple[dict[type, str], dict[type, m.Layout]]:
     """Return the column and the layout of each alternative of a body."""

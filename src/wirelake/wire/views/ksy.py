@@ -70,7 +70,7 @@ def dump(data: Mapping[Any, Any]) -> str:
 
 
 def quote(text: str) -> str:
-    """Text between double quotes. A lone surrogate has no place in a file: it becomes U+FFFD."""
+    """Return text in double quotes; a lone surrogate, which UTF-8 lacks, becomes U+FFFD."""
     return _SPECIAL.sub(_escape, json.dumps(text, ensure_ascii=False))
 
 
@@ -150,7 +150,7 @@ KS_VERSION = "0.11"
 def kaitai(
     protocol: Protocol, dialect: str | None = None, direction: m.Direction | None = None
 ) -> dict[str, str]:
-    """The files of a dialect: name -> text. `direction` picks one where directions differ."""
+    """Return the files of a dialect by name; `direction` selects one where directions differ."""
     name = protocol.dialect(dialect)
     if direction is not None and direction not in get_args(m.Direction):
         raise ValueError(f"invalid direction {direction!r}; expected c2s or s2c")
@@ -214,7 +214,7 @@ class _Builder:
         return name
 
     def body_of(self, layout: m.Layout) -> Node:
-        """What stands in the type of a layout, without its documentation."""
+        """Return the type of a layout without its documentation."""
         scope = Parts(self, layout)
         if layout.protobuf:
             scope.add_protobuf()
@@ -246,7 +246,7 @@ class Parts(Values):
 
     @property
     def tag(self) -> str:
-        """The expression of the tag as a number; nothing before it has been read."""
+        """The expression of the tag as a number; empty before it has been read."""
         part = self.layout.find(m.Tag)
         if isinstance(part, m.Tag):
             path = self.env.get(part.name, "")
@@ -257,7 +257,7 @@ class Parts(Values):
         return self.combined_tag(f"{self.env[last.name]}{self.to_number(last)}")
 
     def add_parts(self, parts: tuple[m.Part, ...]) -> None:
-        """All parts; those after a length in a type of their own."""
+        """Add all parts; those after a length in a type of their own."""
         for index, part in enumerate(parts):
             self.add(part)
             if isinstance(part, m.Length):
@@ -266,16 +266,18 @@ class Parts(Values):
                 return
 
     def add_rest(self, length: m.Length, parts: tuple[m.Part, ...]) -> None:
-        """What a length counts."""
+        """Add what a length counts."""
         inner = Parts(self.builder, self.layout, outer=self)
         inner.add_parts(parts)
         kind = self.words.fresh(f"{identifier(self.layout.name)}_rest")
         self.words.types[kind] = inner.node()
+        # A stream of its own, so that nothing inside reads past the length, and nothing may be
+        # left.
         props = {"size": self.env[length.name], "type": kind} | FILLED
         self.attribute("rest", props, f"The bytes that {length.name} counts.", own=False)
 
     def add(self, part: m.Part) -> None:
-        """One part."""
+        """Add one part."""
         match part:
             case m.Field():
                 self.add_field(part)
@@ -300,7 +302,7 @@ class Parts(Values):
                 self.add_body(part)
 
     def named(self, part: Any, props: Node, doc: str = "") -> None:
-        """An attribute that later parts may refer to."""
+        """Add an attribute that later parts may refer to."""
         self.env[part.name] = self.attribute(part.name, props, doc or part.doc)
 
     def add_length(self, part: m.Length) -> None:
@@ -313,13 +315,13 @@ class Parts(Values):
     # -- tags and bits -----------------------------------------------------------------------
 
     def add_tag(self, part: m.Tag) -> None:
-        """The number that chooses the body; others than those of the bodies are refused."""
+        """Add the tag; numbers that select no body are refused."""
         value = "_.to_i" if part.names else "_"
         props = {"type": int_type(part.type)} | self.enum_props(part.names, closed=False)
         self.named(part, props | {"valid": self.tag_rule(value)})
 
     def tag_rule(self, value: str) -> Node:
-        """Whether a tag belongs to a body and, if it has been read, to the constant before it."""
+        """Return the rule that a tag selects a body and matches the constant, if that is read."""
         const = next((p for p in self.layout.parts if isinstance(p, m.TagConst)), None)
         tags = [a.tag for a in self.alternatives]
         if const is None or const.name not in self.env:
@@ -331,7 +333,7 @@ class Parts(Values):
         return {"expr": " or ".join(groups)}
 
     def const_rule(self) -> Node:
-        """Which constants there are and, if the tag has been read, which goes with it."""
+        """Return the rule that a constant is known and matches the tag, if that is read."""
         if not self.tag:
             return {"valid": {"any-of": list(self.tags_by_const())}}
         groups = (
@@ -349,7 +351,7 @@ class Parts(Values):
         return groups
 
     def add_bit(self, bit: m.Bit) -> None:
-        """Some bits; one bit alone is a boolean to Kaitai."""
+        """Add some bits; Kaitai reads a single bit as a boolean."""
         last = bool(self.tag_bits) and bit is self.tag_bits[-1]
         props: Node = {"type": f"b{bit.width}"}
         if self.has_enum(bit):
@@ -363,15 +365,15 @@ class Parts(Values):
             self.instance("tag", {"value": self.tag} | enum, "The tag bits as one number.")
 
     def has_enum(self, bit: m.Bit) -> bool:
-        """Whether its own number has names; those of several tag bits belong to the whole."""
+        """Return whether its number has names; those of several tag bits belong to the whole."""
         return bit.names is not None and (bit.role != "tag" or len(self.tag_bits) == 1)
 
     def to_number(self, bit: m.Bit) -> str:
-        """What turns a boolean or an enum into a number."""
+        """Return the suffix that turns a boolean or an enum into a number."""
         return ".to_i" if bit.width == 1 or self.has_enum(bit) else ""
 
     def combined_tag(self, last: str) -> str:
-        """All tag bits as one number, the first most significant; `last` replaces the last one."""
+        """Return all tag bits as one number, the first most significant; `last` is the last."""
         value, width = last, self.tag_bits[-1].width
         for bit in reversed(self.tag_bits[:-1]):
             number = f"{self.env[bit.name]}{self.to_number(bit)}"
@@ -382,7 +384,7 @@ class Parts(Values):
     # -- options -----------------------------------------------------------------------------
 
     def add_option_bits(self, part: m.OptionBits) -> None:
-        """The bitmap; a critical bit that is not known is refused."""
+        """Add the bitmap of options; an unknown critical bit is refused."""
         options = self.layout.find(m.Options)
         refused = 0
         if isinstance(options, m.Options):
@@ -393,7 +395,7 @@ class Parts(Values):
         self.named(part, {"type": int_type(part.type)} | valid)
 
     def add_options_length(self, part: m.OptionsLength) -> None:
-        """The size of the area; zero when there are no options, and only then."""
+        """Add the size of the option area: zero if and only if there are no options."""
         bits = self.layout.find(m.OptionBits)
         valid: Node = {}
         if isinstance(bits, m.OptionBits) and bits.name in self.env:
@@ -402,7 +404,7 @@ class Parts(Values):
         self.named(part, {"type": int_type(part.type)} | valid)
 
     def add_options(self, part: m.Options) -> None:
-        """The area: for each set bit, ascending, a length and a value."""
+        """Add the option area: for each set bit, ascending, a length and a value."""
         bitmap, size = self.layout.find(m.OptionBits), self.layout.find(m.OptionsLength)
         if not isinstance(bitmap, m.OptionBits) or bitmap.name not in self.env:
             return  # without a bitmap the options are unknown
@@ -423,7 +425,7 @@ class Parts(Values):
         self.attribute("options", bound | {"type": kind}, doc, own=False)
 
     def add_option(self, option: m.OptionField, length: m.Int, guard: Node) -> None:
-        """One option: its length must be right, and the body one that it may go with."""
+        """Add one option; its length is checked, and that the body allows it."""
         size, _ = m.type_size(option.type)
         rule = f"_ == {size}"
         if self.tag:
@@ -436,12 +438,12 @@ class Parts(Values):
     # -- bodies ------------------------------------------------------------------------------
 
     def add_body(self, body: m.Body) -> None:
-        """What the tag chose."""
+        """Add the body that the tag selects."""
         cases = {a.tag: self.builder.layout(a.layout) for a in self.alternatives}
         self.attribute(body.name, switch(self.tag, cases), body.doc)
 
     def add_protobuf(self) -> None:
-        """Protobuf fields in any order: the key has the field number and the wire type."""
+        """Add protobuf fields in any order; a key has the field number and the wire type."""
         stem = identifier(self.layout.name)
         fields = [part for part in self.layout.parts if isinstance(part, m.Field)]
         cases: dict[Any, str] = {}
@@ -508,7 +510,7 @@ def _bits(layout: m.Layout) -> list[m.Bit]:
 
 
 def _names(layout: m.Layout) -> list[str]:
-    """Everything that the declaration names."""
+    """Return all names of the declaration."""
     names = [bit.name for bit in _bits(layout)]
     for part in layout.parts:
         if isinstance(part, m.Options):
