@@ -346,6 +346,7 @@ class Session(ABC):
         try:
             self._scan(self._buffer)
         except NeedMore as more:
+            # Nothing is parsed before these bytes are there.
             self._needed = len(self._buffer) + more.need
             return False
         except DecodeError:

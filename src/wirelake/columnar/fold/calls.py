@@ -228,7 +228,7 @@ def message_of_call(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     elif kind == RESPONSE:
         _response(t, e, i, slot, direction)
     elif kind == PART:
-        _partly(t, e, i, slot, direction)
+        _part(t, e, i, slot, direction)
     elif kind == TRACE:
         _trace(t, e, i, slot, direction)
     elif kind == SEALED:
@@ -240,6 +240,8 @@ def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
     if client >= 0:
+        # A confirmed client stays: further attempts are refused by the server (matching.md, "The
+        # client of a connection").
         if not found.caller_confirmed:
             found.caller = client
     elif e.narrow[FLAGS, U(i)] & CONFIRMS and found.caller >= 0:
@@ -256,6 +258,7 @@ def _request(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> No
     call = find_call(t, slot, direction, S(e.wide[NUMBER, U(i)]))
     if call >= 0:
         found = t.calls[U(call)]
+        # The same call, resent or continued; after its answer the id starts a new one.
         if found.state == OPEN and found.request_ns != NOTHING:
             found.requests += 1
             found.request_bytes += e.wide[SIZE, U(i)]
@@ -289,6 +292,7 @@ def _request_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: I
         return
     append(t, slot, call, S(ORDER))
     if count_of(t, slot, direction, ORDER) > _OPEN_LIMIT:
+        # All of them, not the oldest: without ids, dropping one shifts every later match.
         unsettle(t, slot, S(e.wide[TS, U(i)]))
         _give_up_order(t, slot, S(_LIMIT))
 
@@ -379,6 +383,7 @@ def expire_idle(t: Tables, before_ns: int) -> None:
 def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
     asked = 1 - direction
     if t.connections[U(slot)].unsettled:
+        # Rule 3 of "When order can be trusted".
         # It answered some call, which must not count as lost for want of an answer.
         broken(t, slot, direction, S(e.wide[TS, U(i)]), _UNSETTLED)
         orphan(t, e, i, slot, asked, S(_UNSETTLED))
@@ -389,6 +394,7 @@ def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: 
         complete(t, e, i, call)
         ready(t, call)
         return
+    # magline without REPLY_TO: FIFO for each business command (magline, section 3, rule 12).
     target = e.narrow[TARGET, U(i)]
     if target >= 0:
         call = first_of(t, slot, asked, OPEN)
@@ -401,7 +407,7 @@ def _response_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: 
 
 
 @kernel
-def _partly(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
+def _part(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
     asked = 1 - direction
     if not e.narrow[FLAGS, U(i)] & REPLIES:
         call = first_of(t, slot, asked, ORDER)
@@ -424,6 +430,8 @@ def _partly(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> Non
 
 
 @kernel
+# In ESNP a trace arrives before the answer, with the same SOURCE_MESSAGE_ID and the flags of an
+# answer (section 3): it is counted and must not complete the call, as it does in the original.
 def _trace(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
     if e.narrow[FLAGS, U(i)] & REPLIES:
         call = find_call(t, slot, 1 - direction, S(e.wide[REPLY, U(i)]))
@@ -445,6 +453,8 @@ def stream_broke(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     broken(t, slot, direction, ts_ns, code)
     unsettle(t, slot, ts_ns)
     found = t.connections[U(slot)]
+    # Until a message arrives in this direction the gap may still go on, so silence does not settle
+    # the connection (rule 4 of "When order can be trusted").
     found.awaited = S(found.awaited) | (1 << direction)
     _give_up_order(t, slot, code)
 
@@ -471,6 +481,7 @@ def end_calls(t: Tables, slot: Int, outcome: Int, cause: Int) -> None:
 def _end_open(t: Tables, slot: Int, call: Int, outcome: Int, cause: Int) -> None:
     found = t.calls[U(call)]
     hidden = hides(t, slot, call)
+    # The answer may also have been lost on the link that carried the request.
     if hidden < 0 and found.tunnel_link:
         link = find_slot(t, S(found.tunnel_link))
         if link >= 0:

@@ -94,6 +94,7 @@ def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
         _signs_on(t, e, i, slot)
     if kind == HANDSHAKE:
         _handshake(t, e, i, slot)
+    # The first control message with a reason counts, unless a fact has given one.
     elif kind == CONTROL and found.close_reason in (NO, _EMPTY):
         reason = e.narrow[REASON, U(i)]
         found.close_reason = found.close_reason if reason < 0 else reason

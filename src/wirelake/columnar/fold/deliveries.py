@@ -302,7 +302,7 @@ def delivery_rows(parts: pa.Table, publications: pa.Table, faults: pa.Table) -> 
 
 
 def by_client(clients: pa.Array, connections: pa.Array) -> pa.Array:
-    """Return connections only where they stand for an unknown client."""
+    """Return connections only where they replace an unknown client."""
     return pc.if_else(pc.is_null(clients), connections, pa.scalar(None, pa.int64()))
 
 

@@ -121,6 +121,8 @@ KINDS: Final = {
     "control": CONTROL,
 }
 """By the column `kind` of messages; all others are OTHER."""
+# The order that "Input and order" of `docs/concepts/matching.md` defines: a fault before the
+# messages of the same time, so that doubt ends in `unknown` rather than in a wrong match.
 RANKS: Final = np.array([0, 1, 1, 2, *[3] * 10, 4, *[3] * 6])
 """By kind: which of several events comes first at one and the same time."""
 

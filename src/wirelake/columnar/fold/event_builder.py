@@ -41,6 +41,7 @@ __all__ = [
 
 
 _MASK: Final = (1 << 64) - 1
+# The multipliers of MurmurHash3's 64-bit finalizer.
 _FIRST: Final = 0xFF51AFD7ED558CCD
 _SECOND: Final = 0xC4CEB9FE1A85EC53
 

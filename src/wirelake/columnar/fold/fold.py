@@ -164,6 +164,7 @@ class Fold:
 
     def _let_go(self, times: Any) -> None:
         """Finish calls that were answered long before this window, on idle connections too."""
+        # It scans all records, so only when their number has doubled since the last scan.
         if len(times) and self._memory.live_calls > max(IDLE_CALLS, 2 * self._calls_left):
             expire_idle(self._memory.tables(), int(times.min()) - 2 * DUPLICATE_WINDOW_NS)
             self._calls_left = self._memory.live_calls

@@ -61,6 +61,8 @@ def fold(t: Tables, e: EventArrays, first: int) -> int:
         kind = S(e.narrow[KIND, U(i)])
         connection = S(e.wide[KEY, U(i)])
         slot = find_slot(t, connection)
+        # A connection whose bytes are not yet in order up to this time: its events are folded with
+        # a later window, so that a fold never sees them out of order.
         if slot >= 0 and _waits(t, slot, S(e.wide[TS, U(i)])):
             e.pending[U(i)] = True
         elif kind == TUNNELLED:
@@ -87,6 +89,8 @@ def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
 def _begin(t: Tables, e: EventArrays, i: Int) -> Int:
     """Add an unknown connection; it may be one that was given up, with open calls."""
     slot = new_slot(t, S(e.wide[KEY, U(i)]))
+    # After an eviction nothing says whether this one was evicted; order is not trusted then
+    # ("Limits" of matching.md).
     if t.counts[GAVE_UP] and e.narrow[KIND, U(i)] != OPENED:
         unsettle(t, slot, S(e.wide[TS, U(i)]))
     return slot

@@ -315,6 +315,7 @@ class Memory:
             slots = self._taken(self._free_slots, FREE_SLOTS, len(kept))
             places = np.full(len(wanted), NO, np.int32)
             places[kept] = slots
+            # Numbered again: the counts of several states overlap. The order within each is kept.
             born = self._counts[BORN] + 1 + np.arange(len(kept))
             self._counts[BORN] += len(kept)
             fill(self._connections, slots, saved.connections, kept)

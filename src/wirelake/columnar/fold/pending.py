@@ -171,6 +171,8 @@ def notice(t: Tables, slot: Int, kind: Int, direction: Int, ts_ns: Int) -> None:
     if found.unsettled:
         settled = False
         if REQUEST <= kind <= PART:
+            # Rule 4 of "When order can be trusted": a request after 10 s of silence, once a message
+            # has arrived in the direction of each fault.
             quiet = ts_ns - found.quiet_ns >= QUIET_NS
             settled = quiet and kind == REQUEST and found.awaited == 0
             if settled:
@@ -185,6 +187,7 @@ def notice(t: Tables, slot: Int, kind: Int, direction: Int, ts_ns: Int) -> None:
 def hides(t: Tables, slot: Int, call: Int) -> Int:
     """Return the code of a fault that may hide the answer of an open call, or NO."""
     found, place = t.calls[U(call)], t.connections[U(slot)]
+    # The direction of the answer. A fault in that of the request hides nothing: it was seen.
     if found.way:
         code, ts_ns = S(place.broken_c2s), S(place.broken_c2s_ns)
     else:

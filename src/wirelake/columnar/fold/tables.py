@@ -147,6 +147,8 @@ Table = NDArray[Any]
 Codes = NDArray[np.int32]
 Ints = NDArray[np.int64]
 
+# Multipliers of Fibonacci hashing and of MurmurHash3's finalizer: ids are often consecutive, and a
+# table of a power of two would otherwise use their low bits alone.
 _SPREAD: Final = np.uint64(0x9E3779B97F4A7C15)
 _MIX: Final = np.uint64(0xFF51AFD7ED558CCD)
 

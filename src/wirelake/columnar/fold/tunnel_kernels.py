@@ -230,6 +230,7 @@ def _replace(u: Tunnels, e: EventArrays, i: Int, slot: Int) -> None:
 def _close_calls(t: Tables, slot: Int, cause: Int) -> None:
     """End the calls of a tunnel: open ones are lost."""
     end_calls(t, slot, S(LOST), cause)
+    # The next tunnel with these ids is another one: what is uncertain about this one ends with it.
     found, blank = t.connections[U(slot)], t.blank[0]
     found.caller, found.caller_confirmed = blank.caller, blank.caller_confirmed
     found.unsettled, found.awaited = blank.unsettled, blank.awaited
@@ -245,6 +246,8 @@ def _link_ends(t: Tables, link: Int) -> None:
     if slot < 0:
         return
     found = t.connections[U(slot)]
+    # The slot is freed below, but an open call of a tunnel still needs to know that its answer may
+    # have been lost here. A scan of all calls, for the few links with calls and faults.
     if found.seen and (found.broken_c2s >= 0 or found.broken_s2c >= 0):
         for call in range(len(t.calls)):
             other = t.calls[U(call)]

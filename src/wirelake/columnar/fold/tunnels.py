@@ -120,6 +120,7 @@ def events_of_share(batch: pa.RecordBatch, share: int, shares: int) -> pa.Record
     tunnels = batch.column("tunnel")
     numbers = np.zeros(len(tunnels), np.int64)
     known = numbers_of(tunnels, numbers)
+    # Events of links name no tunnel: every share needs them.
     return batch.filter(pa.array(~known | (id_hashes(numbers) % shares == share)))
 
 

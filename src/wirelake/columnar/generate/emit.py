@@ -336,6 +336,7 @@ class Emitter:
             self.code.reject_if(f"{value} > {self.code.number((1 << kind.bits) - 1)}")
         if kind.coding == "zigzag":
             one = self.code.number(1)
+            # `-(value & 1)` without a minus, so that everything stays uint64.
             return f"({value} >> {one}) ^ (~({value} & {one}) + {one})"
         if kind.coding == "twos" and kind.bits < 64:
             return f"np.int{kind.bits}({value})"

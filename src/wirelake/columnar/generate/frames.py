@@ -115,6 +115,8 @@ class DecodeFrame(Emitter):
             match part:
                 case m.Length():
                     self.code(f"length = {self.load(part.type, at)}")
+                    # True of slices that a scan found; checked again, because kernels index without
+                    # bounds checks.
                     self.code.reject_if(f"length != end - pos - {self.code.number(frame.size)}")
                 case m.Tag():
                     self.code(f"tag = {self.load(part.type, at)}")

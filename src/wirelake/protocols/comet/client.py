@@ -174,6 +174,8 @@ class ClientSession(Endpoint):
         return self._encode(command)
 
     def _ask(self, command: Command, frame: bytes) -> None:
+        # The original's replies may overtake each other: against it one command is outstanding at a
+        # time (rule 17).
         if self._waiting and self.options.waits:
             self._unsent.append((command, frame))
         else:

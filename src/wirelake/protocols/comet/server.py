@@ -163,6 +163,8 @@ class ServerSession(Endpoint):
         """
         command, frame, _ = self._pending_auth()
         if elsewhere is not None and elsewhere is not self and not elsewhere.closed:
+            # Replacing is the default: a phone that changed its network must not be locked out
+            # until its old connection reaches the idle limit (rule 14).
             if self.options.on_duplicate == "reject":
                 self.refuse(ErrorCode.ALREADY_ONLINE)
                 return False
@@ -397,6 +399,7 @@ class ServerSession(Endpoint):
         except DecodeError as error:
             error.offset = offset
             self._fail_with(error)
+            # The same answer to every failure of the exchange, and no second attempt (section 4).
             self._write(self._encode(BAD_KEY_REPLY))
             self._close("bad_key", Side.LOCAL, clean=False)
             return

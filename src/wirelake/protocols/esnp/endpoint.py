@@ -441,6 +441,7 @@ class Endpoint(Session):
             return
         number = summary.id or None
         in_any_order = self.options.revision == "lines" and ASYNC in summary.flags
+        # Without an id the peer can match the reply by its order only.
         concurrent = in_any_order and number is not None
         call = Call(parts, raw, concurrent, summary.kind, summary.id)
         self._open[call] = 1

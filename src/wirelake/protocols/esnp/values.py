@@ -239,6 +239,7 @@ def value_of(var: Var) -> Any:
     if kind not in _NESTED:
         return value
     if kind == _MAP:
+        # Of a repeated key the last value counts (section 2).
         return {key: value_of(item) for key, item in value}  # type: ignore[attr-defined]
     return [value_of(item) for item in value]  # type: ignore[attr-defined]
 
@@ -250,6 +251,7 @@ def data_rows(values: Mapping[str, object]) -> tuple[Data, ...]:
 
 def values_of(rows: Iterable[Row]) -> dict[str, Any]:
     """Return the values of DATA rows by name; of several with one name, the first."""
+    # The first of several rows with one name, as the original's getters return it (section 2).
     found: dict[str, Any] = {}
     for row in rows:
         if type(row) is Data and row.name not in found:

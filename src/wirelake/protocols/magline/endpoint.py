@@ -399,6 +399,8 @@ class Endpoint(Session):
             return True, opener.open_data(frame).data
         if opener.open_control(frame) == "valid":
             return True, b""
+        # `prefer`: a bare PIN, PON or FIN, as the seed draws it, is accepted. An injected one does
+        # no more than a TCP reset (rule 18).
         if self._limits.control_auth == "require":
             raise DecodeError("bad_record")
         return False, b""
@@ -524,6 +526,7 @@ class Endpoint(Session):
         if self._opener is None:
             return False
         return (
+            # -3: two numbers below the limit are left, for ERR and FIN.
             (self._seq_out.last or 0) >= limits.rekey_seq - 3
             or (self._seq_in.last or 0) >= limits.rekey_seq - 1
             or self.sent_bytes >= limits.rekey_bytes - limits.max_frame - _FINAL_BYTES

@@ -241,10 +241,12 @@ class ServerSession(Endpoint):
     # -- the peer's side ---------------------------------------------------------------------
 
     def _frame_limit(self) -> int:
+        # `order_max_frame` limits what the server buffers for an unauthenticated client.
         most = self.options.max_frame
         return most if self.state == "open" else min(most, self.options.order_max_frame)
 
     def _illegal(self, body: Any) -> str:
+        # Rule 20: any other request than the next listed one is ERR 12 and FIN 3, not ERR 6.
         ordering = self.state in {"ordering", "deciding"} and isinstance(body, Req)
         return "auth_failed" if ordering else "bad_state"
 
@@ -306,7 +308,10 @@ class ServerSession(Endpoint):
         ack_clear = encode_frame(Frame(seq=1, body=ack))[:-SEALED_SID_SIZE]
         keys = _derive(chosen, private, frame, ack_clear, old)
         if message.resume is not None:
+            # Only after the key agreement: a reSYN that fails there must not displace a pending
+            # one.
             self._begin(session_id, message.resume.binder)
+        # Seq 1, which the encoded ACK has already.
         self._seq_out.take()
         self._write(ack_clear + seal_sid(keys, ack_clear, sid))
         self._step("receive SYN")
