@@ -317,6 +317,7 @@ def _shares(size: int, worth: int, most: int, *, exactly: bool) -> int:
 
 def _spread(pieces: list[tuple[int, Share]], bins: int) -> list[ReadTask]:
     """Give each piece, the largest first, to the task with the least bytes."""
+    # The count breaks ties, so that empty pieces are spread as well.
     loads = [(0, 0, number) for number in range(min(bins, len(pieces)))]
     given: list[list[Share]] = [[] for _ in loads]
     for size, share in sorted(pieces, key=lambda piece: -piece[0]):

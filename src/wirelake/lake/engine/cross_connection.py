@@ -97,6 +97,8 @@ def merge(spark: SparkSession, step: Step, settings: Settings, now_ns: int) -> N
     minutes = [name for name in settings.tables if name.endswith("_minutes")]
     after_deliveries = [name for name in minutes if name == "delivery_minutes"]
     at_once = [name for name in minutes if name not in after_deliveries]
+    # Threads only wait for Spark here. A job costs mostly its planning and start, so jobs that do
+    # not depend on each other are started together.
     with ThreadPoolExecutor(_PARALLEL_JOBS) as pool:
         futures = [pool.submit(make, spark, step, now_ns) for make in tables]
         rollups = [pool.submit(roll_up, spark, step, at_once)]
@@ -175,6 +177,7 @@ def _corrected(spark: SparkSession, step: Step, sign_ons: Sequence[AddedFile]) -
     if not known or not new or not finished:
         return []
     first_new_ns = min(file.min_ns or 0 for file in new)
+    # The usual case: sign-ons arrive in order, and no finished row can change.
     if first_new_ns > max(file.max_ns or 0 for file in known):
         return []
     shares = _shares(sign_ons)
@@ -374,6 +377,8 @@ def _read(
     found = [wanted.empty_table()]
     for path in paths:
         with pq.ParquetFile(path) as file:
+            # One row group at a time: each share reads all files, and keeps a fraction of their
+            # rows.
             for group in range(file.num_row_groups):
                 rows = file.read_row_group(group).select(wanted.names).cast(wanted)
                 found.append(_of_share(rows, key, share, shares) if key is not None else rows)
@@ -382,6 +387,7 @@ def _read(
 
 def _of_share(rows: pa.Table, key: str, share: int, shares: int) -> pa.Table:
     """Return the rows of a share; share 0 has those without a key."""
+    # crc32, not `hash`: Python's hash of a text differs between processes.
     if shares == 1:
         return rows
     encoded = pc.dictionary_encode(column_of(rows, key))

@@ -146,6 +146,8 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
         share=task.share,
         shares=task.shares,
         state=[each.pipeline for each in before],
+        # A fact about a publish names no connection, so it belongs to no share: all get it, and
+        # the fold of share 0 writes it.
         all_facts=True,
         **options,
     )
@@ -160,6 +162,8 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
     )
     for window in pipeline.windows(last=False):
         _write(outputs, window, fold, latest)
+    # Saved before the end is assumed: the next step continues here, and what follows is
+    # provisional.
     saved = pipeline.save()
     folded = None if fold is None else fold.save(saved.hashes())
     outputs.state(STATE, encode_state(_KIND, SourceState(saved, folded)))
@@ -174,6 +178,7 @@ def _write(outputs: Outputs, window: Iterable[Item], fold: Fold | None, latest: 
     items = _written(outputs, window, latest)
     if fold is not None:
         _write_all(outputs, fold.window(items))
+    # Batches are written when they are drawn: this draws what the fold left, or all without one.
     for _ in items:
         pass
 

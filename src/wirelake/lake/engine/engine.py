@@ -95,6 +95,8 @@ class Engine:
         wanted = list(inputs)
         while wanted:
             try:
+                # Nothing of a failed step is committed, so it is simply repeated. Each round marks
+                # one more file, so the loop ends.
                 return self._step(wanted)
             except _UnreadableError as found:
                 wanted = [_with_fault(each, found) for each in wanted]
@@ -114,17 +116,23 @@ class Engine:
             step = Step(self._writer, transaction)
             mtimes = self._mtimes(good)
             self._on_step("decode")
+            # The order of the stages follows from what they read: tunnels need the events of all
+            # sources, and `merge` the calls and connections of both.
             self._decode(step, good, mtimes)
             self._refuse(step, [each for each in inputs if each.fault is not None])
             if "tunnels" in self._settings.tables or "calls" in self._settings.tables:
                 self._on_step("tunnels")
                 self._tunnels(step, mtimes)
             self._on_step("join")
+            # Capture time, not the clock: a run over old captures gives the same rows at any date.
             now_ns = complete_ns(_reached(step, mtimes)) - self._lateness_ns
             merge(self._spark, step, self._settings, now_ns)
+            # Final connections are in `connections` now, with their predecessor. Provisional ones
+            # stay, because another source may still change that predecessor.
             step.remove(step.new(_CONSUMED, provisional=False))
             rows = step.apply()
             for each in inputs:
+                # In the record that names the new files: so each capture counts exactly once.
                 transaction.consume(each)
             figures: dict[str, Any] = {
                 "rows": {table: count for table, count in rows.items() if table[0] != "_"},
@@ -160,6 +168,7 @@ class Engine:
                 keys=self._keys,
                 window_bytes=self._window_bytes,
             )
+            # The largest first, so that a long task does not start when all others are done.
             for source, files in sorted(by_source.items(), key=lambda item: -sizes[item[0]])
             for share in range(shares[source])
         ]
@@ -176,6 +185,7 @@ class Engine:
         times = [file.max_ns for file in before if file.max_ns is not None]
         times.append(_watermark(done, mtime_ns))
         for table in step.tables():
+            # What the last step wrote for the case that the source ended there. It did not.
             step.remove(file for file in _of_source(step.kept(table), source) if file.provisional)
         step.remove(before)
         for each in done:
@@ -208,6 +218,7 @@ class Engine:
         step.add([AddedFile(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
 
     def _tunnels(self, step: Step, mtimes: _Mtimes) -> None:
+        # A lake without relay traffic does not pay for four tasks in each step.
         if not step.touched(EVENTS):
             return
         states = {file.share: file for file in step.kept(TUNNEL_STATE)}
@@ -232,6 +243,8 @@ class Engine:
         for each in done:
             if each.failure is not None:
                 raise DamagedError(each.failure)
+        # Events are consumed here: folded into the state, or written again as waiting for their
+        # share.
         step.remove([*states.values(), *waited, *final])
         step.remove(step.kept("tunnels", provisional=True))
         step.remove(file for file in step.kept("calls", provisional=True) if file.source is None)

@@ -114,6 +114,7 @@ def _tasks(step: Step, table: str, span: _Span) -> list[RollupTask]:
     inputs = {name: [file.path for file in each] for name, each in files.items()}
     rows = sum(file.rows for each in files.values() for file in each)
     minutes = max(1, (span.last_ns - span.first_ns) // MINUTE_NS + 1)
+    # By time, because a minute must be counted by one task.
     tasks = min(1 + rows // _TASK_ROWS, minutes, _MAX_TASKS)
     each_ns = -(-minutes // tasks) * MINUTE_NS
     work = step.work("roll-ups")

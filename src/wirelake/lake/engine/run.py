@@ -97,6 +97,7 @@ class Run:
 
     def once(self) -> None:
         """Read the captures that exist, in as many steps as needed."""
+        # Listed once: captures that arrive meanwhile are left to the next run, so a run ends.
         captures, still = self._settled()
         while not self._until():
             admission = self._admission(captures, still=still)
@@ -111,6 +112,7 @@ class Run:
                 captures,
                 self._writer.snapshot,
                 time.time_ns(),
+                # The stream has applied both bounds when it admitted these sequences.
                 lateness_s=0,
                 settle_s=0,
                 up_to=sequences,
@@ -131,6 +133,8 @@ class Run:
         fresh = time.time_ns() - self._settle_s * 1e9
         if not any(not each.is_recording and each.mtime_ns > fresh for each in found):
             return found, frozenset()
+        # A run that ends does not wait for `settle` but looks twice (docs/concepts/lake.md, Sources
+        # and admission).
         time.sleep(_LOOK_AGAIN_S)
         again = self._watch.look()
         return again, unchanged(found, again)

@@ -149,6 +149,8 @@ class Outputs:
     def __init__(self, work: str, tables: frozenset[str]):
         """`tables` are those to write; rows of other tables are dropped."""
         self._tables = tables
+        # A retry or a speculative copy of a task runs with the same arguments, perhaps at the same
+        # time.
         self._folder = Path(work) / uuid.uuid4().hex
         self._folder.mkdir(parents=True)
         self._open: dict[tuple[str, str | None, bool], tuple[Path, ParquetOut]] = {}
@@ -164,6 +166,7 @@ class Outputs:
     def state(self, table: str, data: bytes) -> None:
         """Add a file with a task's state, which only its owner may read: it may hold keys."""
         path = self._folder / f"{table.strip('_')}.state"
+        # Created with its mode: a chmod afterwards would leave the file readable for a moment.
         with open(path, "xb", opener=_private) as out:
             out.write(data)
         self._written.append(AddedFile(table=table, path=str(path), rows=0, bytes=len(data)))
@@ -189,6 +192,8 @@ class Outputs:
         return self._written
 
     def _out(self, table: str, batch: pa.RecordBatch) -> ParquetOut:
+        # One set of files for each protocol: the structs of the others, always null, would make the
+        # write take 1.5 times as long.
         protocol = batch.schema.names[-1] if table == "messages" else None
         key = (table, protocol, self.provisional)
         if key not in self._open:

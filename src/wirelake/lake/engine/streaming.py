@@ -81,6 +81,7 @@ def follow(
     for name, most in (("maxFilesPerTrigger", max_files), ("maxBytesPerTrigger", max_bytes)):
         if most is not None:
             reader = reader.option(name, str(most))
+    # The query only paces: rows are one for each file, and decoding happens in `step`.
     writer = reader.load(folder).writeStream.format("noop")
     if available_now:
         writer = writer.trigger(availableNow=True)
@@ -108,6 +109,8 @@ def _batches(query: Any, ended: Callable[[], bool], *, each: bool) -> Iterator[B
             last = batch.number
             waiting.append(batch)
         if waiting:
+            # An offset covers all earlier ones, so the newest batch stands for all that came during
+            # a step.
             yield waiting.popleft() if each else waiting.pop()
             if not each:
                 waiting.clear()
@@ -150,6 +153,7 @@ def _check(query: Any) -> None:
 
 @contextmanager
 def _started(spark: SparkSession, writer: Any) -> Iterator[Any]:
+    # The default of 100 would drop batches that arrive during a long step.
     before = spark.conf.get(_PROGRESS_UPDATES)
     spark.conf.set(_PROGRESS_UPDATES, _MAX_PROGRESS_UPDATES)
     try:

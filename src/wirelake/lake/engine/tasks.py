@@ -68,6 +68,8 @@ def run_tasks(
         return []
     packed = [msgspec.msgpack.encode(task) for task in tasks]
     work = functools.partial(_work, function, packed, type(tasks[0]))
+    # One number, one partition, one task: Spark only schedules, repeats and reports. No API of the
+    # JVM or of RDDs, which Spark Connect does not have.
     numbers = spark.range(0, len(tasks), 1, len(tasks))
     found = numbers.mapInArrow(work, _ROW).collect()
     for row in found:
@@ -92,6 +94,7 @@ def _work(
             try:
                 done = function(msgspec.msgpack.decode(packed[number], type=kind))
                 row["result"] = msgspec.json.encode(done).decode()
+            # Returned, not raised: Spark would repeat the task three times on the full disk.
             except OSError as error:
                 if error.errno not in NO_ROOM:
                     raise
@@ -118,6 +121,7 @@ def shares_of(sizes: Mapping[str, int], workers: int) -> dict[str, int]:
     total = sum(sizes.values())
     found: dict[str, int] = {}
     for source, size in sizes.items():
+        # Its part of all workers, rounded up.
         even = -(-size * workers // total) if total else 1
         worth = 1 + size // _SHARE_BYTES
         found[source] = max(1, min(even, worth, _MAX_SHARES))

@@ -92,6 +92,8 @@ class EventFiles:
             for each in self._groups
             if each.first_ns <= last_ns and each.last_ns >= first_ns and each.file not in without
         ]
+        # Row groups overlap in time, so a batch is a range of times: what is sorted together is
+        # complete.
         starts = [first_ns, *_cuts(groups, first_ns)]
         for start, stop in zip(starts, [*(each - 1 for each in starts[1:]), last_ns], strict=True):
             mine = [each for each in groups if each.first_ns <= stop and each.last_ns >= start]
@@ -110,6 +112,8 @@ class EventFiles:
             batch = batch.filter(inside)
         batch = events_of_share(batch, self._share, self._shares)
         at = batch.schema.get_field_index("number")
+        # The number of the file in the upper bits: events of equal time keep the order of files,
+        # then their order in the file.
         numbers = batch.column(at).to_numpy() + (group.file << _BITS)
         return batch.set_column(at, batch.schema.field(at), pa.array(numbers, pa.int64()))
 
@@ -182,11 +186,14 @@ def tunnel(task: TunnelTask) -> Tunnelled:
         fold = TunnelFold(share=task.share, shares=SHARES, state=before)
     except StateError as error:
         return Tunnelled(share=task.share, failure=unusable(type(error)(f"{task.state}: {error}")))
+    # Events that waited come before those of this step: files are in the order of steps.
     happened = EventFiles([*task.waiting, *task.final], task.share, SHARES)
     every = EventFiles([*task.waiting, *task.final, *task.provisional], task.share, SHARES)
     with Outputs(task.work, frozenset({*task.tables, EVENTS})) as outputs:
         for events in happened.until(task.until_ns):
             _fold(fold, events, outputs)
+        # Saved before provisional events are folded: they are folded again, or differ, in the next
+        # step.
         outputs.state(STATE, fold.save())
         _wait(happened, task.until_ns, outputs)
         outputs.provisional = True

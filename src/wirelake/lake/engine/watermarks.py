@@ -54,6 +54,7 @@ def watermark_ns(times: Iterable[int], mtime_ns: int) -> int | None:
     Times after the modification time of its last file are wrong. None if there are no others.
     """
     good = sorted(ts_ns for ts_ns in times if ts_ns <= mtime_ns)[-LATEST:]
+    # The median: a damaged packet may have any timestamp, and one must not move the watermark.
     return good[(len(good) - 1) // 2] if good else None
 
 
