@@ -106,6 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(args)
     except BrokenPipeError:
         return abandon_output()
+    # The exit code of a shell for SIGINT: 128 and the number of the signal.
     except KeyboardInterrupt:
         return 130
 

@@ -58,6 +58,7 @@ class Display:
             console=console,
             refresh_per_second=_PER_S,
             redirect_stdout=False,
+            # The descriptor is redirected (`redirected_stderr`), because the JVM writes to it.
             redirect_stderr=False,
         ):
             yield

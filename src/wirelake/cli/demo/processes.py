@@ -131,6 +131,7 @@ def descendants() -> list[int]:
             state, parent = path.read_text("utf-8", "replace").rpartition(")")[2].split()[:2]
             number = int(path.parent.name)
             children.setdefault(int(parent), []).append(number)
+            # A zombie is over, but one of ours still has to be waited for.
             is_running[number] = state != "Z" or int(parent) == os.getpid()
     found: list[int] = []
     waiting = [os.getpid()]

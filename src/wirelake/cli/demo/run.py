@@ -72,6 +72,8 @@ def run_demo(
                 if options.keep is not None:
                     demo.keep_on(keeping)
             finally:
+                # From here on a second Ctrl-C must not interrupt the ending, or processes would be
+                # left.
                 interrupts.defer()
         finally:
             stack.close()

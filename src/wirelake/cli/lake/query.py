@@ -290,6 +290,7 @@ def text_table(table: pa.Table, width: int | None) -> tuple[str, list[str]]:
     stream = StringIO()
     console = Console(
         file=stream,
+        # Without a terminal nothing is cut: the table is as wide as its values.
         width=width or sum(_width(columns[name], name) + _GAP for name in names),
         force_terminal=width is not None,
         no_color=width is None,
@@ -317,6 +318,7 @@ def _cell(name: str, value: Any) -> str:
         return "null"
     if isinstance(value, int | float) and name.endswith("_ns"):
         whole = round(value)
+        # A query may rename columns and compute new ones: the size of the value decides then.
         is_time = name in _TIMES or whole >= _THREE_YEARS_NS
         return time_text(whole) if is_time else duration_text(whole)
     return printable(value if isinstance(value, str) else json_text(value))

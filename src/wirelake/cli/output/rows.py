@@ -104,6 +104,7 @@ def _window_rows(
         for batch in window:
             yield from rows_of(batch, names)
         return
+    # `_keyed` puts each batch in order, so a merge needs no sort of all rows of a window.
     keyed = (_keyed(batch, names, sort_column) for batch in window)
     for _, row in heapq.merge(*keyed, key=lambda pair: pair[0]):
         yield row
@@ -172,6 +173,7 @@ def _limited(windows: Windows, limit: int | None) -> Iterator[pa.RecordBatch]:
 def output(path: str | None) -> Iterator[BinaryIO]:
     """Open standard output, or a file that appears only if everything was written."""
     if path is None or path == "-":
+        # Text that was printed is in the buffer of the text layer; bytes would overtake it.
         sys.stdout.flush()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
@@ -235,6 +237,7 @@ def bytes_value(data: bytes) -> str | dict[str, str]:
         text = data.decode()
     except UnicodeDecodeError:
         return {"hex": data.hex()}
+    # An object, so that it cannot be confused with text that looks like hexadecimal digits.
     return text if text.isprintable() or _printable(text) else {"hex": data.hex()}
 
 
@@ -243,6 +246,7 @@ def _printable(text: str) -> bool:
 
 
 def _float(value: float) -> float | dict[str, str]:
+    # JSON has no NaN and no infinity.
     return value if math.isfinite(value) else {"float": str(value)}
 
 

@@ -88,6 +88,7 @@ def json_text(value: Any) -> str:
     import msgspec
 
     text = msgspec.json.encode(value).decode()
+    # msgspec escapes only what JSON requires: U+2028 and C1 controls remain.
     return text if text.isprintable() else json_line(value)
 
 
@@ -133,6 +134,7 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
+    # Rich assumes 80 columns where there is no terminal, and would cut values in a pipe.
     console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
     widths = [_width(headings, rows, at) for at in range(len(headings))]
     shown = _fitting(widths, numbers, [each in minor for each in headings], console.width)
@@ -146,6 +148,7 @@ def print_table(
             width=width,
         )
     for row in rows:
+        # Not str: rich would read brackets in a value as markup.
         table.add_row(*(Text(row[at]) for at in shown))
     console.print(table)
     return [heading for at, heading in enumerate(headings) if at not in shown]

@@ -179,6 +179,7 @@ class History:
 
 
 def _figures(first: Sample, last: Sample, sample: Sample) -> Figures:
+    # By the hub's monotonic clock: neither the network nor a change of the time affects rates.
     seconds = max(sample.clock_ns - last.clock_ns, 1) / 1e9
     protocols = sorted({*sample.accepted, *sample.connections, *sample.bytes_out})
     lines = [_line(name, last, sample, seconds) for name in protocols]

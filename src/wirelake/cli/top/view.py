@@ -371,6 +371,8 @@ class Keys:
         ready, _, _ = select.select([self._handle], [], [], max(0.0, seconds))
         if not ready:
             return ""
+        # Up to 64 bytes: the rest of an escape sequence, such as that of an arrow key, is dropped
+        # with it.
         pressed = os.read(self._handle, 64)
         if not pressed:  # the terminal was closed
             raise KeyboardInterrupt
@@ -380,6 +382,7 @@ class Keys:
 @contextmanager
 def terminal_keys() -> Iterator[Keys]:
     """Read keys unbuffered and without echo; also restores the terminal on SIGTERM."""
+    # Without a handler SIGTERM would leave the terminal without echo: `finally` would not run.
     previous = signal.signal(signal.SIGTERM, _terminate)
     try:
         if not sys.stdin.isatty():

@@ -238,6 +238,7 @@ class _Comparer:
             " count(*) FILTER (outcome = 'unacked') AS unacked,"
             " count(*) FILTER (outcome = 'unsent') AS unsent FROM deliveries GROUP BY topic"
         )
+        # A publication that nobody received leaves no row in `deliveries`.
         true = {row["topic"]: row for row in self._truth["topics"] if row["deliveries"]}
         for key, one, other in self._pairs("topic", true, {row["topic"]: row for row in found}):
             self._row(f"topic {_key(key)}", names, one, other)
@@ -295,6 +296,7 @@ def _by_connection(calls: list[_Row]) -> dict[Any, _Row]:
     for row in calls:
         place: Any = row["message_id"]
         if place is None:
+            # Orphans are numbered apart: they have no request, so no place among the requests.
             where = row["number"], row["target"], row["outcome"] == "orphan"
             order[where] += 1
             place = f"#{order[where]}"

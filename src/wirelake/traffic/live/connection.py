@@ -162,6 +162,8 @@ class ClientConnection(asyncio.Protocol):
 
     async def wait_closed(self) -> None:
         """Wait until the socket is closed, by either side."""
+        # Shielded: a timeout of one waiter must not cancel the future that the connection
+        # completes.
         await self.wait_for(asyncio.shield(self.closed))
 
     async def send_malformed(self, data: bytes, code: str) -> None:

@@ -191,6 +191,7 @@ def _check(out: Path) -> None:
 
 
 def _first(group: BaseExceptionGroup[Any]) -> SimulateError:
+    # The first failure cancels all other tasks, so the others are its consequences.
     found: BaseException = group
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
@@ -208,6 +209,7 @@ async def _run(
     malformed = [(each, frame) for each in found for frame in each.malformed]
     clients = names.make("malformed", len(malformed))
     listeners = await find_listeners(admin, [each.listener for each in found])
+    # In a thread: it blocks while the hub writes to the same database.
     tokens = await asyncio.to_thread(add_clients, hub.data, names.all)
     run = RunContext(admin, listeners, tokens, seed)
     topics = Topics(

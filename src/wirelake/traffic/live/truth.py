@@ -338,4 +338,5 @@ def _target(protocol: str, target: str, calls: list[dict[str, Any]]) -> LiveTarg
 
 def _percentile(values: list[int], share: int) -> int | None:
     """Return a percentile: the smallest value with that share of values not above it."""
+    # The nearest rank, as `quantile_disc` of DuckDB has it: `compare.py` needs the same rank.
     return values[max(0, -(-len(values) * share // 100) - 1)] if values else None

@@ -173,6 +173,7 @@ def _bytes(values: npt.NDArray[Any], kind: str) -> Bytes:
 
 def _checksums(addresses: Bytes, added: npt.NDArray[np.int64]) -> Bytes:
     """Return IP header checksums: `added` is the sum of all words but the client's address."""
+    # The carries are added twice: adding them once may carry again.
     total = np.ascontiguousarray(addresses).view(">u2").astype(np.int64).sum(axis=-1) + added
     total = (total & 0xFFFF) + (total >> 16)
     total = (total & 0xFFFF) + (total >> 16)

@@ -277,6 +277,7 @@ def fnv(parts: list[Bytes]) -> npt.NDArray[np.int64]:
         for n in range(part.shape[-1]):
             value = (value ^ part[..., n].astype(np.uint64)) * _PRIME
     found = (value >> np.uint64(1)).astype(np.int64)
+    # 1 instead of 0, as `records.tunnels.fnv1a_63` has it: readers must find the same ids.
     found[found == 0] = 1
     return found
 

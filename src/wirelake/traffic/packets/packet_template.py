@@ -152,6 +152,7 @@ def build_packet_template(template: SceneTemplate, items: list[Item]) -> PacketT
         times={},
         marks={},
         numbers={},
+        # Reversed, so that the first item of an event wins.
         at={item.event: n for n, item in reversed(list(enumerate(items)))},
         carriers=[([], []) for _ in template.connections],
     )
@@ -238,6 +239,7 @@ class _Finder:
         bringers: dict[int, int] = {}
         for n in items:
             start, stop = self.packets.items[n].payload
+            # A slot that begins before the packet may reach into it, by its width at most.
             for slot in slots[bisect_left(starts, start - _WIDEST) : bisect_left(starts, stop)]:
                 width = _TIMES[slot.form] if slot.is_time else WIDTHS[slot.form]
                 if slot.start + width > start:

@@ -27,7 +27,7 @@ _TIME_AT: Final = 12
 _DATA_AT: Final = 28
 _ID_BEFORE_END: Final = 16
 """Offset of the connection id from the end of the block."""
-_SOMEONE: Final = bytes((10, 128, 128, 128))
+_CLIENT_ADDRESS: Final = bytes((10, 128, 128, 128))
 _PORT: Final = 16_384
 _NUMBER: Final = 10**18
 """Placeholders for the address, port and id of an instance; they have the same width."""
@@ -165,7 +165,7 @@ class _BlockMaker:
         connection = self.template.connections[place]
         port = connection.scenes.server_port
         ports = (_PORT, port) if direction == C2S else (port, _PORT)
-        ends = (_SOMEONE, SERVER) if direction == C2S else (SERVER, _SOMEONE)
+        ends = (_CLIENT_ADDRESS, SERVER) if direction == C2S else (SERVER, _CLIENT_ADDRESS)
         data = connection.streams[direction].data[slice(*payload)]
         acknowledged = self.seqs[place][1 - direction] if flags & ACK else 0
         segment = tcp(

@@ -38,7 +38,7 @@ _LARGEST: Final = 16 << 20
 """Largest plausible record; readers reject longer ones."""
 _ROUTER: Final = bytes.fromhex("02005e100001")
 _CARD: Final = bytes.fromhex("02005e100009")
-_NOBODY: Final = bytes(4)
+_NO_ADDRESS: Final = bytes(4)
 _SYN_OPTIONS: Final = bytes.fromhex("020405a80103030701010402")
 
 
@@ -140,7 +140,7 @@ class SniffedStyle:
         direction = segment.direction
         port = connection.scenes.server_port
         ports = (0, port) if direction == C2S else (port, 0)
-        ends = (_NOBODY, SERVER) if direction == C2S else (SERVER, _NOBODY)
+        ends = (_NO_ADDRESS, SERVER) if direction == C2S else (SERVER, _NO_ADDRESS)
         data = connection.streams[direction].data[max(0, segment.start) : max(0, segment.stop)]
         options = _SYN_OPTIONS if segment.flags & SYN else b""
         packet = ipv4(*ends, tcp(*ports, flags=segment.flags, payload=data, options=options))
@@ -148,6 +148,7 @@ class SniffedStyle:
         link += struct.pack(">HH", 0x8100, vlan) if vlan is not None else b""
         frame = link + b"\x08\x00" + packet
         if direction == C2S:
+            # Received frames only: the card pads what is sent after the capture has seen it.
             frame = frame.ljust(_SMALLEST, b"\0")
         record = struct.pack("<IIII", 0, 0, len(frame), len(frame)) + frame
         ip_at = f.PCAP_RECORD_SIZE + len(link) + 2

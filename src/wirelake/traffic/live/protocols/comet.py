@@ -201,6 +201,8 @@ class Phone(ClientConnection, Subscriber):
             self.entry.received("response", "error")
             self.entry.failures += 1
             status = event.detail.partition(":")[0].removeprefix("error ")
+            # The malformed frame is a fault in the capture, and after a fault order is not trusted
+            # (`docs/concepts/matching.md`).
             self.journal.orphan(self.entry, "unsettled", status)
 
     @property
@@ -353,6 +355,8 @@ class _Phones(ClientPopulation):
             await phone.call(comet.Subscribe(topics=tuple(owner.topics)))
         elif rng.random() < _TURN_SHARE:
             await phone.call(comet.GetTopicList())
+        # It counts as present only after the fetch: what was published before is in the fetched
+        # list, what is published from now on is pushed (comet, rule 18).
         await phone.fetch()
         owner.phone = phone
         for name in owner.topics:
