@@ -3,8 +3,8 @@
 Implements "Calls" and "When order can be trusted" of `docs/concepts/matching.md`:
 
     1. a response that names a request is matched by that id; a second one within 10 s is a
-    duplicate 2. a response without an id answers the oldest open request without an id, or else the
-    oldest
+       duplicate
+    2. a response without an id answers the oldest open request without an id, or else the oldest
        with the same target
     3. where messages are missing, matching by order stops: open calls become `unknown`, not `lost`,
        because the response may be among the missing bytes

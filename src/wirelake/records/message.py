@@ -319,6 +319,7 @@ def _walk(value: Any, steps: list[_Step] | None) -> Any:
 
 def _signed(value: Any) -> Any:
     """Return an unsigned 64-bit number as the int64 of the same bits."""
+    # Spark has no unsigned types.
     return value - (1 << 64) if isinstance(value, int) and value >> 63 == 1 else value
 
 

@@ -55,6 +55,7 @@ class _Check:
         self._frames = [protocol.model(dialect) for dialect in protocol.dialects]
         self._top = _members(self._frames)
         self._messages = [name for name, member in self._top.items() if member.message]
+        # A frame without a choice of bodies is itself the one message.
         self._messages = self._messages or [self._frames[0].name]
         for dialect in protocol.dialects:
             for layout in protocol.layouts(dialect):

@@ -169,6 +169,7 @@ class Dynamic:
     name: str
     tag: Int
     kinds: tuple[DynamicKind, ...]
+    # One Python frame for each level, of the 1,000 that the interpreter allows.
     max_depth: int = 64
     max_nodes: int = 65_536
 

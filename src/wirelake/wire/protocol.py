@@ -161,6 +161,7 @@ class Protocol:
         decode = self._functions.get(("decode", dialect, direction))
         if decode is None:
             decode = self._decoder(dialect, direction)
+        # Slices of a bytearray or a memoryview would be stored in messages as that type.
         buf = data if type(data) is bytes else bytes(data)
         if limit is None:
             return Decoded._make(decode(buf, start, len(buf)))

@@ -182,6 +182,7 @@ def to_var_rows(kind: m.Dynamic, value: Any) -> list[dict[str, Any]]:
     """Return the nodes of a value in preorder."""
     types = {k.tag: k.type for k in kind.kinds}
     rows: list[dict[str, Any]] = []
+    # A stack instead of recursion: items are pushed in reverse, so that they come out in preorder.
     waiting: list[tuple[int, str | None, Any]] = [(-1, None, value)]
     while waiting:
         parent, name, node = waiting.pop()

@@ -388,6 +388,7 @@ class Tracer:
             return self.slice(found.layout, reader, row)
         except DecodeError as error:
             row.error = error
+            # What follows the error belongs to the row, too: the leaves of a tree cover all bytes.
             covered = row.children[-1]
             if covered.stop < reader.stop:
                 reader.pos = covered.stop

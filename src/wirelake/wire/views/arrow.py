@@ -6,9 +6,8 @@ One column for each field, with the exact width of its type; 24-bit integers tak
 nullable when the field may be absent, and when it is secret: a secret is null unless `reveal`.
 
 - *Bodies.* The column of the body's name has the name of the alternative. Besides it, each
-alternative
-  has a nullable struct of its own; one without fields has a boolean, because Parquet has no empty
-  struct.
+  alternative has a nullable struct of its own; one without fields has a boolean, because Parquet
+  has no empty struct.
 - *Rows* are a list of structs: `type` and `row` (which alternative), a nullable struct for each
   alternative, `opaque` (the bytes of a row of another type) and `broken` (bytes and error).
 - *Self-describing values* (ESNP's `Var`) are a list of nodes in preorder: `parent` is the place of
