@@ -22,7 +22,8 @@ local function sized(s, field, set, size, at)
   if not set[size] then fail(s, "bad_length", field, at) end
 end
 
--- A constant, judged by as many of its bytes as are there.
+-- A constant. Its first bytes are compared even when the rest has not arrived, so that a wrong
+-- one is refused at once instead of waiting for more.
 local function const(s, tree, field, bytes, code)
   local here = s.raw:sub(s.at + 1, math.min(s.stop, s.at + #bytes))
   if s.open and here ~= bytes:sub(1, #here) then fail(s, code, field, s.at) end
@@ -74,8 +75,8 @@ local function read_layout(s, tree, layout)
   s.stop, s.open = stop, open
 end
 
--- Reads a layout in a slice of its own, which it must fill. What is wrong inside is shown there
--- and goes no further.
+-- Reads a layout in a slice of its own, which it must fill. An error inside is shown there
+-- and is not passed on.
 local function attempt(s, node, layout, at, stop, exact)
   local outer = { s.at, s.stop, s.open, s.origin, s.framed }
   s.at, s.stop, s.open, s.origin, s.framed = at, stop, false, at, true
@@ -102,7 +103,7 @@ local function nested(layout, least)
   return kind
 end
 
--- A layout behind its length, as protobuf has it.
+-- A layout after its length, as in protobuf.
 local function sized_nested(layout, length)
   local kind = { least = 1 }
   function kind.put(s, tree, field)
@@ -117,7 +118,7 @@ local function sized_nested(layout, length)
   return kind
 end
 
--- Items behind a count, or up to the end of the slice. A list of lists has a node for each.
+-- Items after a count, or up to the end of the slice. A list of lists has a node for each.
 local function many(item, count, least, of_lists)
   local kind = { least = count and count.least or 0 }
   function kind.put(s, tree, field)
@@ -139,7 +140,7 @@ local function many(item, count, least, of_lists)
   return kind
 end
 
--- Bytes that hold a layout once any transform is undone: entered when no flag tells of one.
+-- Bytes that hold a layout once any transform is undone: read when no flag says there is one.
 -- `masked`: the layout holds secrets, so its bytes are not shown as they are.
 local function put_stage(s, tree, field, kind, layout, masked)
   local size, at, item = (masked and put_secret or put)(s, tree, field, kind)
@@ -151,7 +152,7 @@ local function put_stage(s, tree, field, kind, layout, masked)
   return size, at, item
 end
 
--- Fields behind keys (number and wire type), in any order. Those without a reader are kept.
+-- Fields after keys (number and wire type), in any order. Those without a reader are kept.
 local skip_group
 
 local function skip_field(s, field, number, wire, depth)

@@ -6,7 +6,7 @@ local function tag(s, tree, head, field, kind)
   head.tag, head.tag_field, head.tag_at, head.tag_item = plain(value), field, at, item
 end
 
--- Other numbers of a head, kept with where they stand.
+-- Other numbers of a header, kept with their offsets.
 local function mark(s, tree, head, field, kind)
   local value, at = kind.put(s, tree, field)
   head[field], head.places = plain(value), head.places or {}
@@ -19,8 +19,8 @@ local function tag_const(s, tree, head, field, kind, values)
   if not values[head[field]] then fail(s, "bad_magic", field, head.places[field]) end
 end
 
--- What a head with options must keep to, in the order of the rules.
-local function judge(s, head, rules, length, length_field, length_at, limit)
+-- Checks a header with options, in the order of the rules.
+local function check_head(s, head, rules, length, length_field, length_at, limit)
   local rule = rules.tags[head.tag]
   if not rule then fail(s, "unknown_type", head.tag_field, head.tag_at) end
   if rule.const and head[rules.const] ~= rule.const then
@@ -50,7 +50,7 @@ local function length(s, tree, head, field, kind, least, limit, rules)
   local size = plain(value)
   if not s.framed then
     if rules then
-      judge(s, head, rules, size, field, at, limit)
+      check_head(s, head, rules, size, field, at, limit)
     elseif size < least then
       fail(s, "bad_length", field, at)
     elseif size > limit then
@@ -113,7 +113,7 @@ local function body(s, tree, head, choice)
     head.tag_item:append_text(" (" .. (choice.says[head.tag] or layout) .. ")")
   end
   local size = choice.sizes and choice.sizes[head.tag]
-  if s.scanning and size and s.at + size <= s.stop then -- its end is known without a look inside
+  if s.scanning and size and s.at + size <= s.stop then -- its end is known without reading it
     s.at = s.at + size
     return
   end

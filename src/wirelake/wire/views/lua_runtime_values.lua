@@ -1,5 +1,5 @@
 -- ---------------------------------------------------------------------------------------------
--- Helpers: what every protocol below is read with. Written for Lua 5.2 and later.
+-- Helpers that the readers of all protocols below use. Written for Lua 5.2 and later.
 --
 -- `s` is the state of one message being read:
 --   tvb, raw    its bytes, as Wireshark and as Lua have them
@@ -7,14 +7,14 @@
 --   origin      where the offsets in problems count from
 --   open        the end of the message is not known yet: too few bytes mean "wait for more"
 --   scanning    only the end of the message is wanted; nothing is shown
---   framed      a length has told where the message ends
+--   framed      a length that was read says where the message ends
 --   sealed      a flag says that the bytes of a stage are transformed
 --   direction   "c2s" or "s2c"
 --   protocol    the protocol, with its ProtoFields (`fields`) and layouts (`layouts`)
 --   shown       how many items may still be added to the tree of this packet
 --
 -- Functions that read take `s`, then the tree item to add to (nil: add nothing), then the name
--- of the field, which is also what a problem calls it. They stop with one of two kinds of error,
+-- of the field, which is also its name in a problem. They stop with one of two kinds of error,
 -- both tables: { code, field, at } when a rule is broken, { need } when bytes are missing.
 -- ---------------------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ local function leb128(s, field, loose)
   fail(s, "varint_overflow", field, start)
 end
 
--- The number that zigzag folds into (low, high).
+-- The signed number whose zigzag code is (low, high).
 local function unfold(low, high, bits)
   local odd = low % 2 == 1
   if bits <= 32 then
@@ -254,7 +254,7 @@ end
 
 -- -- bytes and text ----------------------------------------------------------------------------
 
--- Where the first byte stands that belongs to no UTF-8 character, from 0; nil when there is none.
+-- The offset (from 0) of the first byte that is not valid UTF-8; nil when all are.
 local function bad_utf8(text)
   if not text:find("[\128-\255]") then return nil end
   local i, n = 1, #text
@@ -281,7 +281,7 @@ local function bad_utf8(text)
   return nil
 end
 
--- Reads a length or a count, shows it, and compares what it promises with what is left.
+-- Reads a length or a count, shows it, and compares it with the number of bytes left.
 local function counted(s, tree, field, suffix, kind, least)
   local at = s.at
   local count = plain(kind.read(s, field))
@@ -294,7 +294,7 @@ local function counted(s, tree, field, suffix, kind, least)
   return count
 end
 
--- Bytes or text behind a length, or, without one, up to the end of the slice. `text` is nil,
+-- Bytes or text after a length, or, without one, up to the end of the slice. `text` is nil,
 -- "loose", or "strict" for valid UTF-8 only.
 local function blob(length, text)
   local kind = { least = length and length.least or 0 }

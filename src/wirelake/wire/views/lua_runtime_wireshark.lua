@@ -22,7 +22,7 @@ local function protocol(name, title, port)
   return made
 end
 
--- Who speaks: the port of the server tells, else the lower port is taken for the server's.
+-- The direction of a packet: by the configured port, else the lower port is the server's.
 local function direction_of(made, pinfo)
   local port = made.proto.prefs.port
   if pinfo.dst_port == port then return "c2s" end
@@ -38,7 +38,7 @@ local function new_state(made, tvb, raw, at, stop, direction)
   }
 end
 
--- Where the message at a place stops; or nil and { need }; or nil and a problem.
+-- The end of the message that begins at `at`; or nil and { need }; or nil and a problem.
 local function scan(made, tvb, raw, at, direction)
   if made.size and at + made.size <= #raw then return at + made.size end
   local s = new_state(made, tvb, raw, at, #raw, direction)
@@ -50,18 +50,18 @@ local function scan(made, tvb, raw, at, direction)
   return nil, result
 end
 
--- Shows one message. `judged` is what `scan` found instead of its end.
-local function show(made, tvb, raw, at, stop, direction, tree, shown, judged)
+-- Shows one message. `outcome` is what `scan` found instead of its end.
+local function show(made, tvb, raw, at, stop, direction, tree, shown, outcome)
   local root = tree:add(made.proto, tvb:range(at, stop - at))
   local s = new_state(made, tvb, raw, at, stop, direction)
   s.shown, s.title = shown, made.frame
   local ok, problem = pcall(made.layouts[made.frame], s, root)
   if not ok and type(problem) ~= "table" then error(problem, 0) end
-  if ok or judged then problem = judged end
+  if ok or outcome then problem = outcome end
   local mark_text = ""
-  if judged and judged.need then
+  if outcome and outcome.need then
     mark_text = " [incomplete]"
-    root:add_proto_expert_info(made.incomplete, "incomplete: more bytes wanted: " .. judged.need)
+    root:add_proto_expert_info(made.incomplete, "incomplete: more bytes wanted: " .. outcome.need)
   elseif problem then
     mark_text = " [malformed]"
     add_problem(s, root, problem)
