@@ -7,6 +7,7 @@ by `top`, all by the protocol's name. No file of Wirelake names it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import re
 import subprocess
@@ -20,10 +21,10 @@ from typing import Any
 
 import pytest
 from parcel_courier import BINDING, PROTOCOL, ParcelSettings
-from parcel_courier.protocol import Answer, Ask, Bye, Frame, Notice
+from parcel_courier.protocol import Answer, Ask, Bye, Frame, Hello, Notice
 from parcel_courier.session import MAX_FRAME_BYTES, ParcelSession, Received
 from tests.hub.cli.started_hub import HubProcess, eventually, hub_process, wirelake
-from tests.hub.running import running, until
+from tests.hub.running import DEADLINE_S, Running, running, until
 
 from wirelake.client import (
     AuthFailed,
@@ -228,6 +229,59 @@ def test_nobody_need_sign_on_where_the_hub_says_so_and_late_ones_are_closed() ->
                     await late.ping()
             await until(lambda: it.hub.table.closed_connections)
             assert it.hub.table.closed_connections[0].reason == "auth_timeout"
+
+    asyncio.run(go())
+
+
+async def _raw(it: Running, data: bytes) -> bytes:
+    """Send bytes to the listener; return everything that it sends until it closes."""
+    reader, writer = await asyncio.open_connection(*it.address("parcel"))
+    writer.write(data)
+    received = await asyncio.wait_for(reader.read(), DEADLINE_S)
+    writer.close()
+    return received
+
+
+GUESS = Hello(courier="anna", token="wrong")
+
+
+def test_tokens_are_tried_one_at_a_time() -> None:
+    guesses = b"".join(PROTOCOL.encode(Frame(number=n, body=GUESS)) for n in range(1, 200))
+
+    async def go() -> None:
+        limits = {"auth_s": 0.5}
+        async with running(clients=["anna"], listeners=[], parcel={"port": 0}, limits=limits) as it:
+            await _raw(it, guesses)
+            # The second waits for the delay of its address, and all others are refused meanwhile.
+            assert it.hub.counters.auth_failures["parcel"] == 2
+
+    asyncio.run(go())
+
+
+def test_a_connection_has_few_attempts_to_sign_on() -> None:
+    async def go() -> None:
+        async with running(clients=["anna"], listeners=[], parcel={"port": 0}) as it:
+            reader, writer = await asyncio.open_connection(*it.address("parcel"))
+            attempts = it.hub.limits.auth_attempts
+            for number in range(1, attempts + 1):
+                writer.write(PROTOCOL.encode(Frame(number=number, body=GUESS)))
+                assert await asyncio.wait_for(reader.read(1_000), DEADLINE_S)
+            assert await asyncio.wait_for(reader.read(), DEADLINE_S) is not None
+            writer.close()
+            assert it.hub.counters.auth_failures["parcel"] == attempts
+            await until(lambda: it.hub.counters.close_reasons["parcel", "auth_failed"] == 1)
+
+    asyncio.run(go())
+
+
+def test_a_large_frame_before_sign_on_closes() -> None:
+    whole = PROTOCOL.encode(Frame(number=1, body=Ask(target="a/b", body=bytes(60_000))))
+
+    async def go() -> None:
+        async with running(listeners=[], parcel={"port": 0}) as it:
+            with contextlib.suppress(ConnectionError):
+                assert await _raw(it, whole[:30_000]) == b""
+            await until(lambda: it.hub.counters.close_reasons["parcel", "too_large"] == 1)
 
     asyncio.run(go())
 

@@ -109,15 +109,13 @@ class EsnpConnection(Connection):
     listener: EsnpListener
     session: EsnpSession
 
-    __slots__ = ("_drained", "_failed_attempts", "_handling_event", "_signing_on")
+    __slots__ = ("_drained", "_handling_event")
 
     def __init__(self, listener: EsnpListener):
         super().__init__(listener)
         self.form = ESNP_FORM
         self._handling_event = False
         self._drained: asyncio.Future[None] | None = None
-        self._failed_attempts = 0
-        self._signing_on = False
 
     # -- for the base class ------------------------------------------------------------------
 
@@ -312,24 +310,14 @@ class EsnpConnection(Connection):
     ) -> None:
         if target != _AUTH:
             self.answer(request, HubError("auth_required", "auth required"))
-        elif self._signing_on:
-            self.answer(request, HubError("too_busy", "another sign-on is pending"))
         else:
-            self._signing_on = True
             signed = partial(self._signed_on, request)
             self.listener.calls.run(self, AUTH.name, values_of(rows), signed)
 
     def _signed_on(self, request: Request, outcome: Result | HubError) -> None:
-        # One attempt at a time, and few per connection: otherwise a peer could send a thousand
-        # tokens in one write and have them checked before the first delay.
-        self._signing_on = False
         self.answer(request, outcome)
         if not isinstance(outcome, HubError):
             self._enable_calls()
-        elif outcome.code == "auth_failed":
-            self._failed_attempts += 1
-            if self._failed_attempts >= self.hub.limits.auth_attempts:
-                self.end("auth_failed")
 
     def _enable_calls(self) -> None:
         self.session.message_limit = self.listener.options.message_limit

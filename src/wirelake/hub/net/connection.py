@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 __all__ = ["LINGER_S", "Connection"]
 
 _log = logging.getLogger(__name__)
+BEFORE_SIGN_ON_BYTES: Final = 4_096
+"""Bytes of an incomplete frame that are kept for a connection that has not signed on."""
 LINGER_S: Final = 2.0
 """How long a peer may take to read the last message before the connection is aborted."""
 
@@ -99,6 +101,7 @@ class Connection(asyncio.Protocol):
         "client",
         "close_reason",
         "close_side",
+        "failed_sign_ons",
         "form",
         "frame_started",
         "hub",
@@ -111,6 +114,7 @@ class Connection(asyncio.Protocol):
         "peer",
         "session",
         "sign_on_deadline",
+        "signing_on",
         "transport",
     )
 
@@ -136,6 +140,9 @@ class Connection(asyncio.Protocol):
         self.session: Any = None
         self.sign_on_deadline = 0.0
         """When the connection is closed unless a client has signed on (0: never)."""
+        self.signing_on = False
+        """Whether a token is being checked."""
+        self.failed_sign_ons = 0
         self.transport: Any = None
         # The rest is None or empty until it is needed, and there is no __dict__: an idle connection
         # has to stay under 4 KB (benchmarks/results/hub.json, idle).
@@ -311,6 +318,8 @@ class Connection(asyncio.Protocol):
                 self.write(reply)
             if reply is None or self.shares_sessions:
                 self._react()
+            if self.client is None and self.sign_on_deadline:
+                self._check_buffered()
         finally:
             outbox.reading = False
             self.flush()
@@ -428,6 +437,30 @@ class Connection(asyncio.Protocol):
         if self.hub.tap.active:
             self.hub.tap.crossed(self, self.direction_out, data)
         self.transport.write(data)
+
+    # -- signing on ----------------------------------------------------------------------------
+
+    def check_sign_on(self) -> None:
+        """Raise HubError when no token may be tried on this connection now."""
+        # One token at a time, and few per connection: otherwise a peer could send a thousand of
+        # them in one write and have them checked before the first delay.
+        if self.signing_on:
+            raise HubError("too_busy", "another sign-on is pending")
+        if self.failed_sign_ons >= self.hub.limits.auth_attempts:
+            raise HubError("auth_failed")
+
+    def sign_on_failed(self) -> None:
+        """Count a refused token; after `Limits.auth_attempts` the connection is closed."""
+        self.failed_sign_ons += 1
+        if self.failed_sign_ons >= self.hub.limits.auth_attempts:
+            self.end("auth_failed")
+
+    def _check_buffered(self) -> None:
+        """Close a connection that sends a large frame before it has signed on."""
+        # Sessions that know the limit refuse such a frame by its header. This is for all others:
+        # what a stranger can make the hub keep is small, whatever the protocol.
+        if self.session.buffered > BEFORE_SIGN_ON_BYTES and not self.transport.is_closing():
+            self.drop("too_large")
 
     # -- calls, for protocols without a fast path of their own ---------------------------------
 

@@ -40,6 +40,15 @@ __all__ = ["Caller", "HubCalls"]
 class Caller(Receiver, Protocol):
     """A connection that calls the hub."""
 
+    signing_on: bool
+    """Whether a token is being checked."""
+
+    def check_sign_on(self) -> None:
+        """Raise HubError when no token may be tried on this connection now."""
+
+    def sign_on_failed(self) -> None:
+        """Count a refused token; close the connection after too many."""
+
     def spawn(self, work: Awaitable[Any]) -> None:
         """Run a task; it is cancelled when the connection ends."""
 
@@ -84,7 +93,7 @@ class HubCalls:
         except HubError as error:
             if handler is not None:
                 self._latency[name].record_failure(begun_ns)
-            answer(error)
+            _refuse(connection, error, answer)
 
     # -- signing on --------------------------------------------------------------------------
 
@@ -93,10 +102,12 @@ class HubCalls:
         client = connection.client
         if client is not None and client.durable:
             raise HubError("bad_arguments", f"already signed on as {client.id}")
+        connection.check_sign_on()
         if client is not None:  # anonymous until now: the subscriptions of that client end
             self._topics.detach(connection)
         # Only an address with recent failures pays for a task: its sign-on is delayed.
         if self._authority.delay(connection.peer[0]):
+            connection.signing_on = True
             connection.spawn(self._auth_later(connection, given, answer, begun_ns))
             return
         signed_on = self._authority.try_sign_on(connection, given.id, given.token)
@@ -111,9 +122,11 @@ class HubCalls:
         try:
             client = await self._authority.sign_on(connection, given.id, given.token)
         except HubError as error:
+            connection.signing_on = False
             self._latency["auth"].record_failure(begun_ns)
-            answer(error)
+            _refuse(connection, error, answer)
         else:
+            connection.signing_on = False
             self._latency["auth"].record(begun_ns)
             answer(AuthResult(id=client.id))
 
@@ -185,3 +198,10 @@ class HubCalls:
         acked = self._topics.ack(connection, given.ids)
         self._latency["ack"].record(begun_ns)
         answer(AckResult(acked=acked))
+
+
+def _refuse(connection: Caller, error: HubError, answer: Answerer) -> None:
+    """Answer a call with an error; a refused token counts against the connection."""
+    answer(error)
+    if error.code == "auth_failed":
+        connection.sign_on_failed()
