@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 settings.register_profile(
     "ci",
-    max_examples=50,
+    max_examples=30,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("check", parent=settings.get_profile("ci"), max_examples=20)
+settings.register_profile("check", parent=settings.get_profile("ci"), max_examples=10)
 settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=2_000)
 settings.load_profile(os.environ.get("WIRELAKE_PROFILE", "ci"))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tests.columnar.oracle import engine_table
+from tests.columnar.oracle import engine_tables
 
 from wirelake.columnar.fold import Fold, FoldState, TunnelFold
 from wirelake.columnar.fold.deliveries import delivery_rows, expected_parts, merge_parts
@@ -35,7 +35,7 @@ def windows_of(paths: Sequence[str], **options: Any) -> list[Window]:
 
 def engine_rows(windows: Sequence[Window]) -> Rows:
     """What the engines make of all windows, one after the other."""
-    return {table: _counted(engine_table(table, windows)) for table in TABLES}
+    return {table: _counted(rows) for table, rows in engine_tables(TABLES, windows).items()}
 
 
 def read_rows(windows: Sequence[Window]) -> Rows:

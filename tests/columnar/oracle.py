@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from tests.columnar.reorder_buffer import ReorderBuffer
 
 from wirelake.columnar.pipeline.pipeline import Item
-from wirelake.columnar.read.reader import ReadOptions, open_pipeline
+from wirelake.columnar.read.reader import ReadOptions, open_pipeline, sources
 from wirelake.records import ENGINES
 from wirelake.records.engine import feed_event
 from wirelake.records.rows import (
@@ -22,21 +23,36 @@ from wirelake.records.rows import (
 )
 from wirelake.records.schema import schema
 
-__all__ = ["engine_events", "engine_table", "read_by_engine", "window_events"]
+__all__ = ["engine_events", "engine_tables", "read_by_engines", "window_events"]
 
 
-def engine_table(table: str, windows: Iterable[Iterable[Item]]) -> pa.Table:
-    """Return a derived table of the windows of a pipeline."""
-    engine = ENGINES[table]()
+def engine_tables(tables: Iterable[str], windows: Iterable[Iterable[Item]]) -> dict[str, pa.Table]:
+    """Return derived tables of the windows of a pipeline, all from one pass over the events."""
+    engines = {table: ENGINES[table]() for table in tables}
     for event in engine_events(windows):
-        feed_event(engine, event)
-    engine.finish()
-    return pa.Table.from_batches([batch_from_rows(table, engine.take())], schema=schema(table))
+        for engine in engines.values():
+            feed_event(engine, event)
+    found = {}
+    for table, engine in engines.items():
+        engine.finish()
+        batch = batch_from_rows(table, engine.take())
+        found[table] = pa.Table.from_batches([batch], schema=schema(table))
+    return found
 
 
-def read_by_engine(paths: Sequence[str], options: ReadOptions) -> pa.Table:
-    """Return what `read_batches` reads from captures, by an engine; a derived table, unfiltered."""
-    return engine_table(options.table, open_pipeline(paths, options).windows())
+def read_by_engines(
+    tables: Sequence[str], paths: Sequence[str], options: ReadOptions
+) -> dict[str, pa.Table]:
+    """Return what `read_batches` reads from captures, by engines; derived tables, unfiltered."""
+    if not tables:
+        return {}
+    first, *others = tables
+    pipeline = open_pipeline(
+        paths,
+        replace(options, table=first),
+        also=[part for each in others for part in sources(each)],
+    )
+    return engine_tables(tables, pipeline.windows())
 
 
 def engine_events(windows: Iterable[Iterable[Item]]) -> Iterator[Event]:

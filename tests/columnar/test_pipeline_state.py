@@ -53,7 +53,12 @@ def random_steps(rng: random.Random, paths: Sequence[Path]) -> list[tuple[list[s
 
 @pytest.mark.parametrize(
     ("style", "window_bytes"),
-    [("recorder", 20_000), ("tcpdump", 20_000), ("recorder", 1 << 25), ("tcpdump", 3_000)],
+    [
+        ("recorder", 20_000),
+        ("tcpdump", 3_000),
+        pytest.param("tcpdump", 20_000, marks=pytest.mark.soak),
+        pytest.param("recorder", 1 << 25, marks=pytest.mark.soak),
+    ],
 )
 def test_simulated_captures(tmp_path: Path, style: str, window_bytes: int) -> None:
     out = tmp_path / "out"

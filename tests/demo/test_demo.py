@@ -36,14 +36,11 @@ def tutorial(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 
 def test_figures_are_true(tutorial: tuple[Path, str]) -> None:
     folder, output = tutorial
-    at = [output.find(f"\n{each[:8]}") for each in STEPS[:4]]
-    assert at == sorted(at)
-    assert -1 not in at
     (figures,) = re.findall("All figures match the truth: ([0-9,]+)", output)
     assert int(figures.replace(",", "")) > 300
     assert (folder / "wirelake-demo.html").read_text("utf-8").endswith("</html>\n")
+    assert "ended; recordings, lake and truth are in wirelake-demo\n" in output
     kept = folder / "wirelake-demo"
-    assert f"ended; recordings, lake and truth are in {kept}" in output
     for table in ("calls", "deliveries", "connections", "tunnels", "faults"):
         assert reading.table(kept / "lake", table).num_rows > 0, table
     messages = reading.table(kept / "lake", "messages", columns=["protocol"])
@@ -54,12 +51,15 @@ def test_figures_are_true(tutorial: tuple[Path, str]) -> None:
     ]  # fmt: skip
 
 
-def test_commands_that_are_offered_work(tutorial: tuple[Path, str], tmp_path: Path) -> None:
+def test_commands_that_are_offered_work(
+    tutorial: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     folder, output = tutorial
     kept = folder / "wirelake-demo"
     offered = _offered(output)
     assert offered == commands(Kept(kept, _addresses(output)))
-    hub = DemoHub(tmp_path, tmp_path / "logs", any_port=True)
+    hub = DemoHub(tmp_path, tmp_path, any_port=True)
     (tmp_path / "lake").symlink_to(kept / "lake")
     hub.start()
     try:
@@ -104,7 +104,6 @@ def _addresses(out: str) -> dict[str, str]:
 def _try(folder: Path, offered: list[str]) -> None:
     """Run the commands as a user would, with `tail` in a second terminal."""
     top, tail, *others = offered
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     script = "\n".join(
         [
             "set -eu",
@@ -119,7 +118,6 @@ def _try(folder: Path, offered: list[str]) -> None:
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
-        env={**os.environ, "PATH": path},
         capture_output=True,
         text=True,
         check=False,
@@ -135,7 +133,7 @@ def _try(folder: Path, offered: list[str]) -> None:
     ("step", "after_s", "number"),
     [
         ("starting Spark", 1.5, signal.SIGHUP),
-        ("simulating traffic", 2.0, signal.SIGINT),
+        pytest.param("simulating traffic", 2.0, signal.SIGINT, marks=pytest.mark.soak),
     ],
 )
 def test_nothing_is_left_of_one_that_was_interrupted(

@@ -44,6 +44,7 @@ def test_a_dead_hub_is_reported(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.soak
 def test_a_dead_simulation_is_reported(tmp_path: Path) -> None:
     with started(tmp_path, *SMALL) as demo:
         assert demo.wait_for("simulating traffic")

@@ -29,6 +29,10 @@ exit $code
 """
 
 
+_HEARING = ("env", "--default-signal=INT")
+"""A process that was started in the background ignores SIGINT, and so do its children."""
+
+
 class PageError(Exception):
     """A page differs from reality; the text gives the line and the difference."""
 
@@ -42,7 +46,7 @@ class Terminal:
         try:
             fcntl.ioctl(slave, termios.TIOCSWINSZ, _ROWS_AND_COLUMNS)
             self._process = subprocess.Popen(
-                ["bash", "-c", _SHELL, "page", str(state), command],
+                [*_HEARING, "bash", "-c", _SHELL, "page", str(state), command],
                 stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, env=environment,
                 start_new_session=True,
             )  # fmt: skip

@@ -21,7 +21,6 @@ from pathlib import Path
 import msgspec
 from tests.lake.lake_driver import Order, perform
 from tests.lake.lakes import unlike_engines
-from tests.lake.local_engine import run_here
 
 from wirelake.cli.errors import CommandError
 from wirelake.tables.log import Log
@@ -91,16 +90,7 @@ class _Limit:
 def _run(order: Order, on_step: Callable[[str], None]) -> str:
     """What went wrong."""
     try:
-        if order.master == "here":
-            run_here(
-                order.lake,
-                order.captures,
-                keys=order.keys,
-                max_files=order.max_files,
-                on_step=on_step,
-            )
-        else:
-            perform(order, on_step)
+        perform(order, on_step)
     except (LakeError, CommandError, OSError) as error:
         return str(error)
     return ""

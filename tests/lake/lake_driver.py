@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from tests.lake.local_engine import run_here
 
 from wirelake.cli.errors import CommandError
 from wirelake.cli.lake.run import spark_failures
@@ -28,7 +29,7 @@ __all__ = ["Done", "Order", "perform"]
 
 
 class Order(msgspec.Struct, kw_only=True):
-    """The options of a run."""
+    """The options of a run; with the master `here`, without a JVM."""
 
     lake: str
     captures: str
@@ -64,18 +65,23 @@ def perform(order: Order, on_step: Callable[[str], None]) -> Done:
         planning._SHARE_BYTES = order.share_bytes  # type: ignore[misc]
     if order.checkpoint_every is not None:
         setattr(writer, "CHECKPOINT_EVERY", order.checkpoint_every)  # noqa: B010 - it is Final
+    options: dict[str, Any] = {
+        "keys": order.keys,
+        "max_files": order.max_files,
+        "window_bytes": order.window_bytes,
+        "on_step": on_step,
+    }
+    if order.master == "here":
+        return _report(run_here(order.lake, order.captures, **options))
     with spark_failures():
         return _report(
             run(
                 order.lake,
                 order.captures,
                 spark=lambda: session("wirelake driver", master=order.master, remote=order.remote),
-                keys=order.keys,
                 stream=order.stream,
                 available_now=order.stream,
-                max_files=order.max_files,
-                window_bytes=order.window_bytes,
-                on_step=on_step,
+                **options,
             )
         )
 

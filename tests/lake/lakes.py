@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from tests.columnar.oracle import read_by_engine
+from tests.columnar.oracle import read_by_engines
 
 from wirelake.columnar.read.reader import DERIVED, ReadOptions, read_batches, table_schema
 from wirelake.records.rollups import INPUTS, rollup
@@ -49,9 +49,11 @@ def differing(given: Counter[str], wanted: Counter[str], table: str) -> list[str
 def untrue(lake: Path, folder: Path) -> list[str]:
     """Return the differences between a lake and the truth of its simulation."""
     found: list[str] = []
-    for table in TRUE_TABLES:
-        true = pq.read_table(folder / "truth" / f"{table}.parquet")
-        found += differing(rows(lake, table), counted(true), table)
+    with open_lake(lake) as db:
+        for table in TRUE_TABLES:
+            given = db.sql(f'select * from "{table}"').to_arrow_table()
+            true = pq.read_table(folder / "truth" / f"{table}.parquet")
+            found += differing(counted(given), counted(true), table)
     names = ["protocol", "direction", "kind", "name"]
     true = pq.read_table(folder / "truth" / "message_counts.parquet").to_pylist()
     wanted = {tuple(row[name] for name in names): row["messages"] for row in true}
@@ -72,8 +74,10 @@ def unlike_engines(
 ) -> list[str]:
     """Return the differences between a lake and the engines over the same captures."""
     found: list[str] = []
-    for table, wanted in engine_rows(files, keys, tables, without).items():
-        found += differing(rows(lake, table, without), wanted, table)
+    with open_lake(lake) as db:
+        for table, wanted in engine_rows(files, keys, tables, without).items():
+            given = db.sql(f'select * from "{table}"').to_arrow_table()
+            found += differing(counted(given, without), wanted, table)
     return found + miscounted(lake)
 
 
@@ -85,15 +89,14 @@ def engine_rows(
 ) -> dict[str, Counter[str]]:
     """Return the rows of the engines for captures."""
     paths = [str(path) for path in files]
-    found: dict[str, Counter[str]] = {}
+    derived = [table for table in tables if table in DERIVED]
+    found = read_by_engines(derived, paths, ReadOptions(keys=keys))
     for table in tables:
-        options = ReadOptions(table=table, keys=keys)
-        if table in DERIVED:
-            read = read_by_engine(paths, options)
-        else:
-            read = pa.Table.from_batches(read_batches(paths, options), schema=table_schema(options))
-        found[table] = counted(read, without)
-    return found
+        if table not in DERIVED:
+            options = ReadOptions(table=table, keys=keys)
+            batches = read_batches(paths, options)
+            found[table] = pa.Table.from_batches(batches, schema=table_schema(options))
+    return {table: counted(found[table], without) for table in tables}
 
 
 def miscounted(lake: Path) -> list[str]:

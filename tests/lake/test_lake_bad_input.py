@@ -256,7 +256,12 @@ def test_paths_that_are_not_folders(folder: Path, tmp_path: Path) -> None:
     [
         ("here", "decode", r"cannot write to the lake: .*; nothing was committed; free disk space"),
         ("here", "record", r"cannot write to .*/lake: .*; free disk space and run again"),
-        (None, "join", r"cannot write to the lake: .*; nothing was committed; free disk space"),
+        pytest.param(
+            None,
+            "join",
+            r"cannot write to the lake: .*; nothing was committed; free disk space",
+            marks=pytest.mark.soak,
+        ),
     ],
 )
 def test_a_disk_that_is_full(

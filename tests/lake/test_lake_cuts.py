@@ -27,6 +27,7 @@ def test_every_commit_is_complete(tmp_path: Path) -> None:
     assert at_every_commit(tmp_path, 1) == []
 
 
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [0, 1])
 def test_streams_and_runs_that_take_turns(spark: SparkSession, tmp_path: Path, seed: int) -> None:
     assert cut_with_spark(spark, tmp_path, seed) == []

@@ -63,7 +63,8 @@ def finishes(order: Order, tmp_path: Path) -> None:
 
 def test_killed_between_two_commits(order: Order, tmp_path: Path) -> None:
     lake = Path(order.lake)
-    assert killed_at(at(order, "forward:calls"), tmp_path / "work")
+    here = msgspec.structs.replace(order, master="here")  # the kill is the same without a JVM
+    assert killed_at(at(here, "forward:calls"), tmp_path / "work")
     assert left_over(lake)
     assert Log(lake).last() == 1
     assert damaged(lake) == []

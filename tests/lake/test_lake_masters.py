@@ -40,7 +40,7 @@ from wirelake.traffic import simulate
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Captures of both styles with faults, their key logs and the truth."""
     folder = tmp_path_factory.mktemp("masters") / "captures"
-    simulate(folder, size=1_500_000, seed=12, faults=0.005, jobs=1)
+    simulate(folder, size=500_000, seed=12, faults=0.005, jobs=1)
     return folder
 
 
