@@ -68,6 +68,8 @@ class ErrorCode(IntEnum):
 # -- client to server ------------------------------------------------------------------------
 
 
+# Strings are loose: one that is not UTF-8 is a bad argument, answered with error 4 by the session
+# (`arguments.py`, rule 10). A codec error would close the connection (section 5).
 class Auth(Layout):
     """A client signs on; the answer is auth_success or error."""
 
@@ -144,6 +146,7 @@ class ReportEnviron(Layout):
     """Whose network it is on."""
     phone_type: LooseString16
     """Model of the phone."""
+    # The document leaves out the count; the original's codec writes one (rule 4).
     extra: List8[LooseString16] = ()
     """Further facts, free text; by custom key=value."""
 
@@ -196,6 +199,7 @@ class Notification(Layout):
     """The application's own number; no value has a meaning here."""
     msg_id: LooseString16
     """What to acknowledge; 16 characters when the original or this hub made it."""
+    # Not in the document, but the original's code sends it (rule 6).
     job_id: Annotated[LooseString16, Only("hipush")] = ""
     """The push job it belongs to."""
     content: Bytes16 = b""
@@ -232,6 +236,8 @@ class Frame(Layout):
 
     section: ClassVar[str] = "协议指令"
 
+    # Read as unsigned. What we send stays below 32,768, because the original reads it as signed
+    # (rule 2, `limits.py`).
     length: ClassVar[Length16]
     """Bytes that follow: type and body."""
     type: ClassVar[Tag8]

@@ -42,6 +42,8 @@ class RowType(IntEnum):
     SESSION_INFO = 0x10
     MESSAGE_ID = 0x11
     SOURCE_MESSAGE_ID = 0x12
+    # Cancelled, as TRACE and TRACE_RESP: no layout, so they are carried as bytes and never created.
+    # Early Go servers still send the trace rows (section 2).
     MESSAGE_KIND = 0x13
     HEADER = 0x14
     DATA = 0x15
@@ -69,6 +71,8 @@ class FlagType(IntEnum):
     ASYNC = 7
 
 
+# The numbers of Go's `reflect.Kind`. Go writers never produce INT and UINT, but readers must accept
+# them (section 2).
 class VarType(IntEnum):
     """The types of a `Var`."""
 
@@ -102,11 +106,14 @@ class AddressKind(IntEnum):
     GROUP = 50
 
 
+# Text that is not UTF-8 is refused here; the originals never check (section 2).
 LEN_STRING = Blob(Varint(32, "zigzag"), "strict")
 """LenString: its length is a signed Int, so zigzag."""
 LenString = Annotated[str, LEN_STRING]
 """A string behind its length."""
 
+# The documents and the C++ client count items in zigzag, every Go server in plain varints: a list
+# of three begins 17 06 or 17 03. The bytes do not tell which, so the dialect does (section 0).
 _COUNT = ByDialect(Varint(32, "zigzag"), {"go": Varint(32)})
 
 
@@ -126,6 +133,7 @@ AnyVar = Annotated[
         names=VarType,
         kinds={
             VarType.NULL: None,
+            # Any byte but 0 is true (section 2).
             VarType.BOOL: Bool(strict=False),
             VarType.INT: Varint(32, "zigzag"),
             VarType.INT8: Int(1, signed=True),
@@ -231,6 +239,7 @@ class XData(Layout):
 
     id: VarI32
     """Number."""
+    # Not a Var: the originals also put bare strings, booleans and varints here (section 2).
     data: Rest = b""
     """Bytes of the application; by convention a Var."""
 
@@ -331,6 +340,7 @@ class Message(Layout):
                 RowType.FLAG: Flag,
                 RowType.VERSION: Version,
             },
+            # Both keep their bytes: a router forwards what it received, row for row (section 8).
             opaque=OpaqueRow,
             broken=BrokenRow,
         ),

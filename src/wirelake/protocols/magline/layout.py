@@ -45,10 +45,12 @@ FRAME_LIMIT = 1 << 20
 
 HEAD_BYTES = 16
 """Size of the head, up to the options."""
+# The document draws four rows of 32 bits for HMAC (rule 6).
 TAG_BYTES = 16
 """Size of every tag: HMAC-SHA256, cut."""
 AUTH_OPTION = 0x0001
 """The bit of Head Optional for a control frame's tag."""
+# A reSYN is a SYN with this option: the document allows no new command for it (rule 13).
 RESUME_OPTION = 0x0100
 """The bit of Head Optional for the session id and binder of a reSYN."""
 CONNECTION_CMD = 0
@@ -230,6 +232,8 @@ class Frame(Layout, kw_only=True):
 
     section: ClassVar[str] = "frame head"
 
+    # Checked on the first byte as one of the two values, and against the command once that is there
+    # (section 2, order of checks).
     magic: ClassVar[Annotated[int, TagConstMark(Int(1))]]
     """0x7F for control, 0x7E for data."""
     version: ClassVar[Annotated[bytes, Magic(bytes([VERSION]), code="bad_version")]]
@@ -248,6 +252,8 @@ class Frame(Layout, kw_only=True):
         None
     )
     """AUTH: a tag over the whole control frame."""
+    # A REP has a Seq of its own: repeating the request's would break nonces and the detection of
+    # gaps (rule 12).
     reply_to: Annotated[U32 | None, Option(0x0002, (Rep, Err))] = None
     """REPLY_TO: Seq of the REQ that this answers."""
     resume: Annotated[Resume | None, Option(RESUME_OPTION, (Syn,))] = None
@@ -255,6 +261,7 @@ class Frame(Layout, kw_only=True):
     key_id: Annotated[bytes | None, Fixed(8), Option(0x0200, (Syn,))] = None
     """KEY_ID: which pinned or shared key the client uses."""
     unknown_options: Annotated[
+        # Unknown bits 8-15 are refused: a critical option cannot be ignored (sections 2, 4.11).
         tuple[tuple[int, bytes], ...], UnknownOptions(Int(2), critical=0xFF00)
     ] = ()
     """Options of bits 0-7 that this version does not know, kept."""

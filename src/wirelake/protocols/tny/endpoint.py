@@ -1,8 +1,8 @@
 """One end of a tny message connection: its events, what it sends, and how it acts on packets.
 
 `Endpoint` is the base of the client's and the server's session (`session.py`), because in tny both
-ends may send requests. It implements §2, §3, §6 and the lines and headers of §11 of the tny rules
-(`docs/decisions/tny.md`); bytes become packets in `packets.py`.
+ends may send requests. It implements §2, §3 and §6 of the tny rules (`docs/decisions/tny.md`);
+bytes become packets in `packets.py`.
 """
 
 from __future__ import annotations

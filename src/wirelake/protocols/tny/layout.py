@@ -92,6 +92,8 @@ class HeaderType(IntEnum):
     RPC_TRACING = 102
 
 
+# Bits beyond the width are refused in seed and dropped in upstream, where negative numbers may come
+# in the ten bytes that protobuf writes (section 1).
 _VAR32 = ByDialect(Varint(32, "twos"), {"upstream": Varint(32, "twos", loose=True)})
 _VAR64 = ByDialect(Varint(64, "twos"), {"upstream": Varint(64, "twos", loose=True)})
 _BLOB = ByDialect(Blob(Varint(32, "twos")), {"upstream": Blob(Varint(32, "twos", loose=True))})
@@ -122,6 +124,7 @@ class Message(Layout):
     """The line; a response echoes its request's."""
     has_body: ClassVar[Present]
     """ExistBody."""
+    # Closed: the original delivers mode 3 as a message without a mode (sections 2 and 9).
     mode: Annotated[Bits2, Names(Mode, closed=True)] = Mode.REQUEST
     """Request, response or push."""
     protocol: VarInt32 = 0
@@ -132,8 +135,12 @@ class Message(Layout):
     """The id of the request that a response answers, else 0."""
     time: VarInt64 = 0
     """When it was sent, in milliseconds since 1970."""
+    # One flag bit, two forms: one opaque header in the document, a counted list in the original
+    # (section 8.2).
     forward_header: Annotated[VarBytes | None, When("has_forward_header"), Only("seed")] = None
     """Where the message comes from and goes to; opaque bytes."""
+    # Kept as bytes and decoded in a second step (`message.py`), so that an invalid header affects
+    # no other (section 2).
     headers: Annotated[
         tuple[VarBytes, ...] | None,
         When("has_forward_header"),
@@ -161,11 +168,15 @@ class Envelope(Layout):
     """Who sends; the first packet's fixes the keys of its direction."""
     number: VarInt32
     """Counts packets per connection and direction, from 1."""
+    # Bytes, because the transforms need the keys and the packet code of the connection, which a
+    # codec does not have (section 4, `transform.py`).
     content: Annotated[Rest, Stage(Message)]
     """The Message, with waste bytes around it, encrypted, and followed by a check code, as the
     option bits say."""
 
 
+# Ticks have nine bytes in the document and five in the original, which ends the connection when it
+# reads nine (section 8.1).
 class Ping(Layout):
     """Are you there?"""
 
@@ -236,6 +247,7 @@ class Contact(Protobuf):
     """0 anonymous, 1 user."""
 
 
+# Field 6 was a repeated list when the document was written (section 2).
 class ForwardHeader(Protobuf):
     """Rpc-Forward, header 100."""
 
@@ -311,9 +323,11 @@ class LinkPong(Protobuf):
     """Answer to a heartbeat."""
 
 
+# The original writes 10 and 11 before 1 and 2, and so do we; any order is read (section 5).
 class TunnelConnect(Protobuf):
     """A user connected to the gateway: open a virtual channel for it."""
 
+    # The original cuts an IPv6 address to its first four bytes (section 9).
     ip: Annotated[PbBytes, Number(10), Sizes(0, 4, 16), Sizes(0, 4, dialect="upstream")] = b""
     """The user's address, 4 or 16 bytes."""
     port: Annotated[PbInt32, Number(11)] = 0
@@ -329,6 +343,7 @@ class TunnelConnected(Protobuf):
 
     result: Annotated[PbBool, Number(10)] = False
     """Whether the tunnel is open."""
+    # The original swaps the two ids in this packet (section 8.7).
     instance_id: Annotated[PbFixed64, Number(1, (("upstream", 2),))] = 0
     """The gateway's instance."""
     tunnel_id: Annotated[PbFixed64, Number(2, (("upstream", 1),))] = 0
@@ -353,6 +368,8 @@ class TunnelSwitchLink(Protobuf):
     """The gateway's id of the user connection."""
 
 
+# The document says that all arguments are protobuf, but gives no form that could carry a Message,
+# so this is the original's layout: the only deliberate difference from a document (section 5).
 class TunnelRelay(Layout):
     """A message of a tunnel. The one packet whose arguments are not protobuf."""
 
@@ -385,6 +402,7 @@ class RelayPacket(Layout, kw_only=True):
 
     head: ClassVar[Annotated[bytes, Magic(b"rpk")]]
     """Head."""
+    # At least PackId, Option and Time. The original has no maximum (section 5).
     length: ClassVar[Annotated[int, LengthMark(Int(4, order="little"), minimum=13, limit=1 << 21)]]
     """PacketLength: bytes that follow."""
     id: I32LE = 0

@@ -110,6 +110,8 @@ class ServerSession(FastPathRequests):
 
     TABLES: ClassVar[dict[Role, Table]] = {
         Role.SERVER: {
+            # Our first packet fixes the access id that we write. Sent before the client's id is
+            # known, it is 0, and stays 0 (section 3).
             "new": open_state("new", receive_message="open", send_message="unnamed"),
             "open": open_state("open"),
             "unnamed": open_state("unnamed"),
@@ -149,6 +151,7 @@ class ServerSession(FastPathRequests):
 
     def _after_write(self, message: Message) -> None:
         if message.code in CLOSING and message.mode != Mode.REQUEST:
+            # No close packet (section 6): a close is clean unless a request of ours waits.
             self._close(f"code_{message.code}", Side.LOCAL, clean=not self._calls)
         else:
             self._check_numbers()
