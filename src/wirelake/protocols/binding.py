@@ -123,6 +123,10 @@ class Binding:
     trial_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of a demo hub (`wirelake hub --demo`)."""
 
+    def __post_init__(self) -> None:
+        if self.errors and "internal" not in self.errors:
+            raise ValueError("Binding.errors: 'internal' is missing; it stands for all other codes")
+
     def error_number(self, code: str) -> int:
         """Return the number on the wire of an error code of the hub."""
         # A code that a newer hub adds is sent as `internal` by protocols that do not list it yet.

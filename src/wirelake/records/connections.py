@@ -259,5 +259,5 @@ def _device(row: ConnectionRow, fields: dict[str, Any], rules: ProtocolRules) ->
     for column in DEVICE_COLUMNS:
         value, texts = fields.get(column), rules.device_texts.get(column)
         if value is not None and texts is not None:
-            value = texts.get(value, str(value))
+            value = texts.text_of(value)
         setattr(row, column, value)

@@ -326,9 +326,7 @@ def _signed(value: Any) -> Any:
 def _values(term: w.Values, of: _Getter) -> _Getter:
     def get(seen: _Seen) -> str | None:
         value = of(seen)
-        if value is None:
-            return None
-        return term.texts.get(value, str(int(value)) if term.digits else term.default)
+        return None if value is None else term.text_of(value)
 
     return get
 

@@ -50,7 +50,7 @@ class ProtocolRules(NamedTuple):
     """Messages by which a server accepts a client."""
     device_message: str | None = None
     """The message with the fields of `DEVICE_COLUMNS`."""
-    device_texts: Mapping[str, Mapping[int, str]] = {}
+    device_texts: Mapping[str, Values] = {}
     """By column: the texts of numbers. Other numbers are shown in digits."""
     resuming_message: str | None = None
     """The message with the field `SESSION`."""
@@ -125,12 +125,12 @@ def _resolved(protocol: Protocol) -> ProtocolRules:
     for path in meaning.published_ms:
         for message in _messages_with(protocol, path):
             published[message] = fields.setdefault(message, {})[PUBLISHED] = path
-    device_texts: dict[str, Mapping[int, str]] = {}
+    device_texts: dict[str, Values] = {}
     if meaning.device is not None:
         for column in DEVICE_COLUMNS:
             term: At | Values | None = getattr(meaning.device, column)
             if isinstance(term, Values):
-                device_texts[column] = term.texts
+                device_texts[column] = term
                 assert isinstance(term.of, At), f"{protocol.name}: {column} is not a field"
                 term = term.of
             if term is not None:

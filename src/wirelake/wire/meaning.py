@@ -100,6 +100,10 @@ class Values:
     default: str | None = None
     digits: bool = False
 
+    def text_of(self, number: int) -> str | None:
+        """Return the text of a number; None when it has none."""
+        return self.texts.get(number, str(int(number)) if self.digits else self.default)
+
 
 @dataclass(frozen=True, slots=True)
 class Text:

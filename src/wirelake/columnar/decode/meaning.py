@@ -205,7 +205,7 @@ class Evaluator:
         texts: list[str] = []
         indices = np.full(len(dictionary) + 1, -1, np.int32)
         for index, number in enumerate(dictionary):
-            text = term.texts.get(number, str(number) if term.digits else term.default)
+            text = term.text_of(number)
             if text is not None:
                 indices[index] = _index_in(texts, text)
         return Coded(indices[codes], tuple(texts))

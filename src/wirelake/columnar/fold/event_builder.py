@@ -6,7 +6,7 @@ hundreds of thousands of messages and a few hundred different texts.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from wirelake.records.protocol_rules import (
     rules_of,
 )
 from wirelake.records.rows import Closed, Fact, Opened
+from wirelake.wire.meaning import Values
 
 from . import event_arrays as k
 from .tables import NO, Texts, indices_of
@@ -210,10 +211,10 @@ class Columns:
                 )
         self._extras = np.concatenate([self._extras, codes], axis=1)
 
-    def _named_codes(self, numbers: pa.Array, words: Mapping[Any, str]) -> NDArray[np.int32]:
-        """Return the codes of the names of numbers; a number without a name is its own text."""
+    def _named_codes(self, numbers: pa.Array, texts: Values) -> NDArray[np.int32]:
+        """Return the codes of the texts of numbers."""
         indices, values = indices_of(numbers)
-        codes = self._texts.coded(words.get(value, str(value)) for value in values)
+        codes = self._texts.coded(texts.text_of(int(value)) for value in values)
         return np.append(codes, np.int32(NO))[indices]
 
     # -- all others --------------------------------------------------------------------------

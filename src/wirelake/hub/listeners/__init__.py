@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import load_reference
+from wirelake.wire.errors import unknown
 
 from ..config import ConfigError
+from ..errors import ERRORS
 
 if TYPE_CHECKING:
     from ..net.context import HubContext
@@ -35,7 +37,10 @@ def make_listeners(hub: HubContext) -> dict[str, Listener]:
     made: dict[str, Listener] = {}
     for name, settings in hub.config.listeners.items():
         if settings.enabled:
-            reference = registry.binding(name).listener
+            binding = registry.binding(name)
+            if unlisted := sorted(binding.errors.keys() - ERRORS.keys()):
+                raise ConfigError(f"[{name}]: {unknown('error code', unlisted[0], ERRORS)}")
+            reference = binding.listener
             try:
                 make = load_reference(reference)
             except (ImportError, AttributeError) as error:

@@ -228,10 +228,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if options.check and names else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 # -- one layout ------------------------------------------------------------------------------------
 
 
@@ -550,3 +546,7 @@ def _wire_type(kind: m.Type) -> int:
             return 2
         case _:
             return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
