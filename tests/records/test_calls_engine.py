@@ -217,7 +217,7 @@ def test_a_gap_ends_matching_by_order_until_a_request_after_a_quiet_time() -> No
     found = outcomes(
         comet(ask, 1),  # its answer may be missing
         fault(2),
-        comet(ask, 3),  # nobody can feed_event which answer is whose
+        comet(ask, 3),  # nobody can tell which answer is whose
         comet(answer, 4),
         comet(ask, SECOND),
         comet(ask, late),  # whatever was under way is over

@@ -403,7 +403,7 @@ def test_options_need_a_body() -> None:
         n: Annotated[U8 | None, Option(1, (Base,))] = None
         more: Annotated[tuple[tuple[int, bytes], ...], UnknownOptions(Int(2), critical=0)] = ()
 
-    refused(Bad, "n", "options need a body to go with")
+    refused(Bad, "n", "options need a body in the same layout")
 
 
 def test_an_option_is_no_text() -> None:
@@ -429,9 +429,8 @@ def test_numbers_belong_to_protobuf() -> None:
     class Worse(Protobuf):
         n: PbInt32 = 0
 
-    why = "a Number belongs on every field of a Protobuf, and nowhere else"
-    refused(Bad, "n", why)
-    refused(Worse, "n", why)
+    refused(Bad, "n", "Number is only for fields of a Protobuf")
+    refused(Worse, "n", "missing Number")
 
 
 def test_what_may_be_missing_needs_a_bit() -> None:
@@ -447,7 +446,7 @@ def test_a_plain_type_says_nothing(hint: Any) -> None:
         n: hint
 
     Bad.__annotations__["n"] = hint
-    refused(Bad, "n", f"{hint!r} says nothing about the wire; use a type of wirelake.wire")
+    refused(Bad, "n", f"{hint!r} has no wire type; use a type of wirelake.wire")
 
 
 def test_a_field_that_some_dialects_lack_needs_a_default() -> None:

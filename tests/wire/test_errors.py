@@ -12,12 +12,12 @@ from wirelake.wire.errors import CODES, DecodeError, EncodeError, NeedMore, Wire
 
 
 def test_an_error_says_what_where_and_why() -> None:
-    error = DecodeError("short", "auth.client_id", 7, "2 wanted, 1 left")
+    error = DecodeError("short", "auth.client_id", 7, "expected 2 bytes, found 1")
     assert (error.code, error.field, error.offset) == ("short", "auth.client_id", 7)
-    assert error.detail == "2 wanted, 1 left"
+    assert error.detail == "expected 2 bytes, found 1"
     assert str(error) == (
         "short in auth.client_id at byte 7: a field extends beyond the end of its frame, row or "
-        "slice (2 wanted, 1 left)"
+        "slice (expected 2 bytes, found 1)"
     )
 
 

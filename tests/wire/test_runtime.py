@@ -325,7 +325,7 @@ def test_loose_text_has_its_bytes_back() -> None:
 def test_short_finds_the_first_field_without_room() -> None:
     error = rt.short("auth", 10, 13, ("a", 2), ("b", 4))
     assert (error.code, error.field, error.offset) == ("short", "auth.b", 12)
-    assert error.detail == "4 wanted, 1 left"
+    assert error.detail == "expected 4 bytes, found 1"
     assert rt.short("auth", 10, 11, ("a", 2), ("b", 4)).offset == 10
     assert rt.short("auth", 0, 9, ("a", 2)).field == "auth"
 
@@ -334,7 +334,11 @@ def test_overrun_tells_negative_from_too_much() -> None:
     error = rt.overrun("f", 4, -1, 9)
     assert (error.code, error.offset, error.detail) == ("negative_length", 4, "-1")
     error = rt.overrun("f", 4, 6, 9)
-    assert (error.code, error.offset, error.detail) == ("length_overrun", 4, "6 promised, 5 left")
+    assert (error.code, error.offset, error.detail) == (
+        "length_overrun",
+        4,
+        "6 declared, 5 bytes left",
+    )
 
 
 def test_rows_that_do_not_fit() -> None:
@@ -371,8 +375,8 @@ def test_unfit_finds_what_does_not_pack(values: list[Any], code: str, field: str
 
 def test_the_other_errors_of_writers() -> None:
     assert rt.wrong_size("a.b", "16", 3).code == "bad_length"
-    assert rt.wrong_size("a.b", "16", 3).detail == "16 bytes wanted, 3 given"
-    assert rt.no_layout("a.b", object()).detail == "object cannot stand here"
+    assert rt.wrong_size("a.b", "16", 3).detail == "expected 16 bytes, found 3"
+    assert rt.no_layout("a.b", object()).detail == "unexpected object"
     assert rt.no_layout("a.b", object()).code == "bad_value"
     assert rt.misplaced("a.b", 3).code == "bad_option"
     assert rt.out_of_range("a.b", "x", "a number").detail == "'x' is not a number"

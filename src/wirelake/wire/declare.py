@@ -294,7 +294,7 @@ class _Builder:
             choice = _Annotation(hint).get(t.Choice)
             if choice is not None:
                 return tuple(tag for tag, cls, _ in _cases(choice) if cls.layout in on)
-        raise self.error(name, "options need a body to go with")
+        raise self.error(name, "options need a body in the same layout")
 
     def body(self, name: str, choice: t.Choice, doc: str) -> m.Body:
         alternatives = tuple(
@@ -306,9 +306,8 @@ class _Builder:
     def stored(self, name: str, note: _Annotation, doc: str, protobuf: bool) -> m.Field:
         names, when, number = note.get(t.Names), note.get(t.When), note.get(t.Number)
         if protobuf != (number is not None):
-            raise self.error(
-                name, "a Number belongs on every field of a Protobuf, and nowhere else"
-            )
+            why = "missing Number" if protobuf else "Number is only for fields of a Protobuf"
+            raise self.error(name, why)
         if note.optional and when is None and not protobuf:
             raise self.error(name, "a field that may be None needs When")
         stage = note.get(t.Stage)
@@ -349,9 +348,7 @@ class _Builder:
                 return typing.cast(m.Type, mark)
         if isinstance(note.base, type) and issubclass(note.base, t.Layout):
             return m.Nested(build(note.base, self.dialect))
-        raise self.error(
-            name, f"{note.base!r} says nothing about the wire; use a type of wirelake.wire"
-        )
+        raise self.error(name, f"{note.base!r} has no wire type; use a type of wirelake.wire")
 
     def resolve(self, mark: Any) -> Any:
         if get_origin(mark) is Annotated:

@@ -38,7 +38,9 @@ def short(layout: str, pos: int, end: int, *fields: tuple[str, int]) -> DecodeEr
     """Return the error of fixed-size fields that exceed the remaining bytes, naming the first."""
     for name, size in fields:
         if pos + size > end:
-            return DecodeError("short", f"{layout}.{name}", pos, f"{size} wanted, {end - pos} left")
+            return DecodeError(
+                "short", f"{layout}.{name}", pos, f"expected {size} bytes, found {end - pos}"
+            )
         pos += size
     return DecodeError("short", layout, pos)
 
@@ -47,7 +49,7 @@ def overrun(field: str, pos: int, length: int, end: int) -> DecodeError:
     """Return the error of a length that is negative or exceeds the remaining bytes."""
     if length < 0:
         return DecodeError("negative_length", field, pos, str(length))
-    return DecodeError("length_overrun", field, pos, f"{length} promised, {end - pos} left")
+    return DecodeError("length_overrun", field, pos, f"{length} declared, {end - pos} bytes left")
 
 
 def not_utf8(field: str, start: int, error: UnicodeDecodeError) -> DecodeError:
@@ -57,7 +59,7 @@ def not_utf8(field: str, start: int, error: UnicodeDecodeError) -> DecodeError:
 
 def wrong_row_size(layout: str, pos: int, end: int, size: int) -> DecodeError:
     """Return the error of a row of another size than its fixed one."""
-    return DecodeError("bad_length", layout, pos, f"{size} bytes wanted, {end - pos} given")
+    return DecodeError("bad_length", layout, pos, f"expected {size} bytes, found {end - pos}")
 
 
 def trailing_row(layout: str, tag: int, pos: int, stop: int) -> DecodeError:
@@ -376,7 +378,7 @@ def skip_field(buf: bytes, key: int, pos: int, end: int, field: str, depth: int 
     if wire in {1, 5}:
         size = 8 if wire == 1 else 4
         if pos + size > end:
-            raise DecodeError("short", field, pos, f"{size} wanted, {end - pos} left")
+            raise DecodeError("short", field, pos, f"expected {size} bytes, found {end - pos}")
         return pos + size
     if wire == 2:
         length, start = uvarint(buf, pos, end, field)
@@ -396,7 +398,7 @@ def _skip_group(buf: bytes, key: int, pos: int, end: int, field: str, depth: int
         inner, pos = uvarint(buf, pos, end, field)
         if inner & 7 == 4:
             if inner >> 3 != key >> 3:
-                raise DecodeError("reserved_value", field, pos, "a group ends that did not begin")
+                raise DecodeError("reserved_value", field, pos, "unmatched end of group")
             return pos
         pos = skip_field(buf, inner, pos, end, field, depth + 1)
 
@@ -453,7 +455,7 @@ def out_of_range(field: str, value: object, wanted: str) -> EncodeError:
 
 def wrong_size(field: str, wanted: str, size: int) -> EncodeError:
     """Return the error of bytes of a wrong length."""
-    return EncodeError("bad_length", field, None, f"{wanted} bytes wanted, {size} given")
+    return EncodeError("bad_length", field, None, f"expected {wanted} bytes, found {size}")
 
 
 def unfit(layout: str, *values: tuple[str, str, object]) -> EncodeError:
@@ -477,7 +479,7 @@ def not_in_dialect(field: str, dialect: str) -> EncodeError:
 
 def no_layout(field: str, value: object) -> EncodeError:
     """Return the error of a value whose class is not allowed here."""
-    return EncodeError("bad_value", field, None, f"{type(value).__name__} cannot stand here")
+    return EncodeError("bad_value", field, None, f"unexpected {type(value).__name__}")
 
 
 # -- options ---------------------------------------------------------------------------------
@@ -493,7 +495,7 @@ def option(buf: bytes, pos: int, end: int, size: int, field: str) -> tuple[int, 
     if pos + 2 + length > end:
         raise DecodeError("bad_header", field, pos, "the option runs past the header")
     if length != size:
-        raise DecodeError("bad_option", field, pos, f"{size} bytes wanted, {length} given")
+        raise DecodeError("bad_option", field, pos, f"expected {size} bytes, found {length}")
     return pos + 2, pos + 2 + length
 
 

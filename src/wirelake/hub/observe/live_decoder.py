@@ -95,7 +95,7 @@ class LiveDecoder:
         self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
     ) -> None:
         """Decode frames; a connection opened earlier is decoded from here on."""
-        # Without its start (`whole=False`) the decoder cannot feed_event a later message from the
+        # Without its start (`whole=False`) the decoder cannot tell a later message from the
         # first: it resumes at this frame boundary, as after a gap.
         decoded = self._connections.get(connection.id)
         if decoded is None:

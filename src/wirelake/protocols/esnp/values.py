@@ -61,7 +61,7 @@ class Basic(NamedTuple):
 def _fixed(size: int, signed: bool) -> tuple[Reader, Writer]:
     def read(buf: bytes, pos: int, end: int, name: str) -> tuple[int, int]:
         if pos + size > end:
-            raise DecodeError("short", name, pos, f"{size} wanted, {end - pos} left")
+            raise DecodeError("short", name, pos, f"expected {size} bytes, found {end - pos}")
         return int.from_bytes(buf[pos : pos + size], "big", signed=signed), pos + size
 
     def write(value: int, name: str) -> bytes:
@@ -75,7 +75,7 @@ def _float(size: int) -> tuple[Reader, Writer]:
 
     def read(buf: bytes, pos: int, end: int, name: str) -> tuple[float, int]:
         if pos + size > end:
-            raise DecodeError("short", name, pos, f"{size} wanted, {end - pos} left")
+            raise DecodeError("short", name, pos, f"expected {size} bytes, found {end - pos}")
         value = struct.unpack_from(form, buf, pos)[0]
         if size == 4 and math.isnan(value):
             value = rt.nan32(buf, pos, "big")
@@ -89,7 +89,7 @@ def _float(size: int) -> tuple[Reader, Writer]:
 
 def _read_bool(buf: bytes, pos: int, end: int, name: str) -> tuple[bool, int]:
     if pos >= end:
-        raise DecodeError("short", name, pos, "1 wanted, 0 left")
+        raise DecodeError("short", name, pos, "expected 1 byte, found 0")
     return buf[pos] != 0, pos + 1
 
 

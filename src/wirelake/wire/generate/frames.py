@@ -67,7 +67,7 @@ class HeadFrame:
             return
         for part in self.head:
             if isinstance(part, m.Field) and not _is_fixed(part):
-                raise self.error(part.name, "has no fixed size, so it cannot stand in the head")
+                raise self.error(part.name, "fields of the head need a fixed size")
         if self.body is not None:
             self.check_body(self.body)
         if self.options is None:
@@ -82,7 +82,7 @@ class HeadFrame:
         for alternative in body.alternatives:
             if alternative.layout.transparent:
                 name = alternative.layout.name
-                raise self.error(body.name, f"{name} is nothing but its body: choose that here")
+                raise self.error(body.name, f"{name} has only a body; use that body here")
         if self.options is not None and body.directed:
             raise self.error(body.name, "with options, bodies are the same in both directions")
 
