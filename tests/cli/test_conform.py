@@ -11,7 +11,7 @@ from wirelake.conformance import runner
 from .conftest import Run
 
 
-@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize("code", [0, 1, 2])
 def test_it_runs_the_vectors(run: Run, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     calls: list[Sequence[str]] = []
 
@@ -24,8 +24,8 @@ def test_it_runs_the_vectors(run: Run, monkeypatch: pytest.MonkeyPatch, code: in
     assert calls == [["a.jsonl", "b.jsonl"]]
 
 
-def test_a_missing_file_is_a_failure(run: Run) -> None:
+def test_a_missing_file_exits_with_2(run: Run) -> None:
     found = run("conform", "no/such/file.jsonl")
-    assert found.code == 1
-    assert found.lines[0].startswith("no/such/file.jsonl: cannot be read")
-    assert found.lines[-1] == "0 passed, 1 failed, 0 skipped"
+    assert found.code == 2
+    assert found.lines[0] == "cannot read no/such/file.jsonl: No such file or directory"
+    assert found.lines[-1] == "0 passed, 0 failed, 0 skipped"

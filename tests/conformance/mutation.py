@@ -69,8 +69,8 @@ def main(files: Iterable[Path], out: Callable[[str], object] = print) -> int:
     """Run files with all alterations, as `wirelake conform` runs them without."""
     suite = load(files)
     report = check(suite, suite.cases)
-    report.failed += len(suite.problems)
-    report.failures[:0] = suite.problems
+    report.failed += len(suite.problems) + len(suite.unreadable)
+    report.failures[:0] = [*suite.unreadable, *suite.problems]
     for line in report.lines():
         out(line)
     return 1 if report.failed else 0

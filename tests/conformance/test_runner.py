@@ -129,7 +129,7 @@ def test_a_broken_vector_is_one_line(run: Runner, change: dict[str, Any], text: 
         ("{}", "some.jsonl:2: has no name, protocol, hex, expect"),
         ('{"name":"n","protocol":"esnp","hex":""}', "has no expect"),
         ('{"name":"n","protocol":"esnp","hex":"","expect":[]}', "expect must be an object"),
-        ('{"name":"n","protocol":"esnp","hex":5,"expect":{}}', "hex a text"),
+        ('{"name":"n","protocol":"esnp","hex":5,"expect":{}}', "hex a string"),
     ],
 )
 def test_a_malformed_line_is_one_line(run: Runner, line: str, text: str) -> None:
@@ -145,13 +145,13 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe")
     empty.write_text("\n\n")
     out: list[str] = []
-    assert main([tmp_path / "nowhere", tmp_path, binary, empty], out=out.append) == 1
+    assert main([tmp_path / "nowhere", tmp_path, binary, empty], out=out.append) == 2
     assert len(out) == 5
     assert all("\n" not in line for line in out)
-    assert out[0].endswith("nowhere: cannot be read: No such file or directory")
-    assert out[2].endswith("binary: cannot be read: not UTF-8")
-    assert out[3].endswith("empty: holds no vector")
-    assert out[4] == "0 passed, 4 failed, 0 skipped"
+    assert out[0] == f"cannot read {tmp_path / 'nowhere'}: No such file or directory"
+    assert out[2] == f"cannot read {binary}: not UTF-8"
+    assert out[3] == f"{empty}: contains no vectors"
+    assert out[4] == "0 passed, 0 failed, 0 skipped"
 
 
 def test_blank_lines_do_not_count(run: Runner) -> None:
@@ -174,15 +174,15 @@ def test_an_alteration_that_goes_unnoticed_is_a_failure(
 def test_a_defect_of_the_runner_is_one_line_and_never_counts_as_noticed(
     run: Runner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fall_over(vector: dict[str, Any], context: object) -> None:
+    def fail(vector: dict[str, Any], context: object) -> None:
         del context
         if vector["expect"] != GOOD["expect"]:
             raise TypeError("two\nlines")
 
-    monkeypatch.setattr("wirelake.conformance.esnp.run", fall_over)
+    monkeypatch.setattr("wirelake.conformance.esnp.run", fail)
     code, out = run({**GOOD, "hex": ""}, mutate=True)
     assert code == 1
-    assert "altered expect.rows: the runner fell over: TypeError: two lines" in out[0]
+    assert "altered expect.rows: internal error in the adapter: TypeError: two lines" in out[0]
 
 
 def test_reports_add_up() -> None:

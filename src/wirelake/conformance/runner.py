@@ -30,8 +30,8 @@ __all__ = ["ADAPTERS", "DEFECT", "Case", "Report", "Suite", "adapter", "load", "
 _PACKAGES: Final = sorted({module.split(".")[2] for module in registry.BUILT_IN.values()})
 ADAPTERS: Final = {name: f"wirelake.conformance.{name}" for name in _PACKAGES}
 """The module with the adapter of each protocol package."""
-DEFECT: Final = "the runner fell over:"
-"""How the line of a vector begins on which the adapter itself failed."""
+DEFECT: Final = "internal error in the adapter:"
+"""The start of the line of a vector on which the adapter itself failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,9 @@ class Suite:
 
     cases: list[Case] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """Files and lines that contain no vector."""
+    """Lines that are not valid vectors."""
+    unreadable: list[str] = field(default_factory=list)
+    """Files that cannot be read or contain no vectors."""
     context: Context = field(default_factory=Context)
 
     def check(self, cases: Iterable[Case]) -> Report:
@@ -120,7 +122,7 @@ def adapter(vector: dict[str, Any]) -> Any:
 
 
 def load(files: Iterable[str | Path]) -> Suite:
-    """Read files of vectors; an invalid line is reported as a problem and does not raise."""
+    """Read files of vectors. Invalid lines and files are collected in the suite."""
     suite = Suite()
     for file in files:
         path = Path(file)
@@ -128,14 +130,14 @@ def load(files: Iterable[str | Path]) -> Suite:
             lines = path.read_text(encoding="utf-8").split("\n")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "not UTF-8"
-            suite.problems.append(f"{path}: cannot be read: {why}")
+            suite.unreadable.append(f"cannot read {path}: {why}")
             continue
         before = len(suite.cases) + len(suite.problems)
         for number, line in enumerate(lines, 1):
             if line.strip():
                 _add(suite, path, number, line)
         if len(suite.cases) + len(suite.problems) == before:
-            suite.problems.append(f"{path}: holds no vector")
+            suite.unreadable.append(f"{path}: contains no vectors")
     by_protocol: dict[str, list[dict[str, Any]]] = {}
     for case in suite.cases:
         by_protocol.setdefault(case.protocol, []).append(case.vector)
@@ -157,7 +159,7 @@ def _add(suite: Suite, path: Path, number: int, line: str) -> None:
         suite.problems.append(f"{path}:{number}: has no {', '.join(missing)}")
         return
     if not isinstance(vector["expect"], dict) or not isinstance(vector["hex"], str):
-        suite.problems.append(f"{path}:{number}: expect must be an object, and hex a text")
+        suite.problems.append(f"{path}:{number}: expect must be an object, and hex a string")
         return
     suite.cases.append(Case(path.name, number, vector))
 
@@ -166,10 +168,17 @@ def main(
     files: Iterable[str | Path],
     out: Callable[[str], object] = print,
 ) -> int:
-    """Run files and write the report line by line to `out`; return 1 when anything failed."""
+    """Run files and write the report line by line to `out`.
+
+    Returns 0, or 1 if a vector failed, or 2 if a file could not be read.
+    """
     suite = load(files)
+    for line in suite.unreadable:
+        out(line)
     report = Report(failed=len(suite.problems), failures=list(suite.problems))
     report += suite.check(suite.cases)
     for line in report.lines():
         out(line)
+    if suite.unreadable:
+        return 2
     return 1 if report.failed else 0

@@ -284,7 +284,7 @@ def dissector(protocols: tuple[str, ...], output: str | None, dialects: tuple[st
 
 _CONFORM_HELP = f"""{COMMANDS["conform"]}
 
-Prints one line per failure and a summary. Exits 1 if a vector fails.
+Prints one line per failure and a summary. Exits 1 if a vector fails, 2 if a file cannot be read.
 
 \b
 Examples:
