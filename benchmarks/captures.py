@@ -10,7 +10,8 @@
     shapes      a million connections of ten packets, and a single connection of 2 GB
 
 Times are of the CPU, and the best of some rounds. The full run needs some gigabytes of disk for a
-while. It states which floors and aims hold and always exits with 0: no build fails on a slow day.
+while. It states which required and target values hold and always exits with 0:
+no build fails on a slow day.
 """
 
 from __future__ import annotations

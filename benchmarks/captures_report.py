@@ -1,4 +1,4 @@
-"""What a run found: figures, floors and aims; as a table and as JSON."""
+"""What a run found: figures, required and target values; as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ class Findings:
         self.figures.append(Figure(what, round(value, 4), unit))
 
 
-def at_least(what: str, found: float, floor: float | None, aim: float | None = None) -> list[Rule]:
+def at_least(
+    what: str, found: float, required: float | None, target: float | None = None
+) -> list[Rule]:
     """Judges something that should be large."""
     found = round(found, 2)
-    wanted = {"floor": floor, "aim": aim}
+    wanted = {"required": required, "target": target}
     return [
         Rule(kind, what, f">= {least:g}", found, found >= least)
         for kind, least in wanted.items()
@@ -54,7 +56,7 @@ def at_least(what: str, found: float, floor: float | None, aim: float | None = N
 def at_most(what: str, found: float, most: float) -> list[Rule]:
     """Judges something that should be small."""
     found = round(found, 3)
-    return [Rule("floor", what, f"<= {most:g}", found, found <= most)]
+    return [Rule("required", what, f"<= {most:g}", found, found <= most)]
 
 
 def table(parts: Iterable[Findings]) -> str:
@@ -66,8 +68,8 @@ def table(parts: Iterable[Findings]) -> str:
         rules += part.rules
     lines.append("")
     for rule in rules:
-        word = "holds" if rule.holds else "MISSED" if rule.kind == "floor" else "not yet"
-        lines.append(f"{rule.kind:6}{rule.what:54}{rule.wanted:>10}{rule.found:>14,.2f}  {word}")
+        word = "holds" if rule.holds else "MISSED" if rule.kind == "required" else "not yet"
+        lines.append(f"{rule.kind:10}{rule.what:54}{rule.wanted:>10}{rule.found:>14,.2f}  {word}")
     return "\n".join(lines)
 
 

@@ -6,7 +6,8 @@ that the two write is compared byte for byte, on good streams and on spoiled one
 same arrays and take turns. `both` is a scan and all decoding after it, which is what counts.
 
 Decryption of magline is timed apart: it is no part of decoding, and no C of ours.
-It states which floors and aims hold and always exits with 0: no build fails on a slow day.
+It states which required and target values hold and always exits with 0: no build fails on a
+slow day.
 """
 
 from __future__ import annotations

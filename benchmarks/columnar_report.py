@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.columnar` found: ratios, floors and aims; as a table and as JSON."""
+"""Ratios, required and target values of `benchmarks.columnar`; as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .timing import Timing
 
 __all__ = ["Result", "record", "rules", "table"]
 
-FLOOR, AIM = 0.6, 0.8
+REQUIRED, TARGET = 0.6, 0.8
 """Of C's speed."""
 C_MESSAGES, C_MEMCPY = 25e6, 0.25
 """What the C must reach to be worth comparing with: tny messages a second, or this much of the
@@ -46,21 +46,23 @@ class Result:
 
 
 def rules(results: Mapping[str, Result]) -> Iterator[Rule]:
-    """Every floor and aim, judged."""
+    """Every required and target value, judged."""
     for protocol, result in results.items():
         ratio = round(result.ratio("both"), 2)
         what = f"{protocol} scan and decode: speed of C"
-        yield Rule("floor", what, f">= {FLOOR}", ratio, ratio >= FLOOR)
-        yield Rule("aim", what, f">= {AIM}", ratio, ratio >= AIM)
+        yield Rule("required", what, f">= {REQUIRED}", ratio, ratio >= REQUIRED)
+        yield Rule("target", what, f">= {TARGET}", ratio, ratio >= TARGET)
     protocol, operation = YARDSTICK
     if protocol in results:
         timing = results[protocol].timings[operation]["C"]
         speed = round(1 / timing.best_us, 1)
         holds = speed >= C_MESSAGES / 1e6
-        yield Rule("floor", "the C: M tny messages/s", f">= {C_MESSAGES / 1e6:.0f}", speed, holds)
+        yield Rule(
+            "required", "the C: M tny messages/s", f">= {C_MESSAGES / 1e6:.0f}", speed, holds
+        )
         share = round(results[protocol].memcpy.best_us / timing.best_us, 2)
         what = "the C: bytes/s of memcpy (or this)"
-        yield Rule("floor", what, f">= {C_MEMCPY}", share, holds or share >= C_MEMCPY)
+        yield Rule("required", what, f">= {C_MEMCPY}", share, holds or share >= C_MEMCPY)
 
 
 def table(results: Mapping[str, Result], sealing: Mapping[str, Timing]) -> str:
@@ -80,8 +82,8 @@ def table(results: Mapping[str, Result], sealing: Mapping[str, Timing]) -> str:
         lines.append(f"{'magline decryption, ' + name:32}{1e3 * opened.best_us:>9.1f}")
     lines.append("")
     for rule in rules(results):
-        word = "holds" if rule.holds else "MISSED" if rule.kind == "floor" else "not yet"
-        lines.append(f"{rule.kind:6}{rule.what:46}{rule.wanted:>8}{rule.found:>9.2f}  {word}")
+        word = "holds" if rule.holds else "MISSED" if rule.kind == "required" else "not yet"
+        lines.append(f"{rule.kind:10}{rule.what:46}{rule.wanted:>8}{rule.found:>9.2f}  {word}")
     return "\n".join(lines)
 
 

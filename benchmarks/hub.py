@@ -10,8 +10,8 @@
 
 Every server runs on one core, and the load generator, which is C, on another. Servers run as they
 come, ours with tokens, limits and storage. Rounds of all contenders are interleaved and the best
-one counts. It states which floors and aims hold and always exits with 0: no build fails on a slow
-day.
+one counts. It states which required and target values hold and always exits with 0: no build fails
+on a slow day.
 """
 
 from __future__ import annotations

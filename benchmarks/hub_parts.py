@@ -108,11 +108,11 @@ def _judge_fanout(found: Findings, many: list[int]) -> None:
             }
             title = f"fan-out depth {depth}"
             if depth == 1:
-                found.rules += ratio_rules(title, rows, ours, "nats", floor=0.8, aim=1.0)
+                found.rules += ratio_rules(title, rows, ours, "nats", required=0.8, target=1.0)
             else:
-                found.rules += ratio_rules(title, crowded, ours, "nats", floor=2.0)
-                found.rules += ratio_rules(title, rows, ours, "nats", floor=None, aim=1.0)
-        found.rules += ratio_rules("fan-out", found.rows, ours, "amqtt", floor=3.0)
+                found.rules += ratio_rules(title, crowded, ours, "nats", required=2.0)
+                found.rules += ratio_rules(title, rows, ours, "nats", required=None, target=1.0)
+        found.rules += ratio_rules("fan-out", found.rows, ours, "amqtt", required=3.0)
 
 
 # -- calls -------------------------------------------------------------------------------------
@@ -150,14 +150,14 @@ def rpc(plan: Plan) -> Findings:
 
 
 def _judge_rpc(found: Findings) -> None:
-    floors = dict(zip(RPC_DEPTHS, (0.5, 0.15), strict=True))
+    required_ratios = dict(zip(RPC_DEPTHS, (0.5, 0.15), strict=True))
     for ours in _RPC:
-        for depth, floor in floors.items():
+        for depth, required in required_ratios.items():
             rows = {row: each for row, each in found.rows.items() if row.endswith(f"depth {depth}")}
             found.rules += ratio_rules(
-                f"calls depth {depth}", rows, ours, "nats", floor=floor, aim=1.0
+                f"calls depth {depth}", rows, ours, "nats", required=required, target=1.0
             )
-        found.rules += ratio_rules("calls", found.rows, ours, "amqtt", floor=10.0)
+        found.rules += ratio_rules("calls", found.rows, ours, "amqtt", required=10.0)
 
 
 # -- latency -----------------------------------------------------------------------------------

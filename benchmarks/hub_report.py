@@ -1,4 +1,4 @@
-"""What a run of `benchmarks.hub` found: tables of figures, floors and aims."""
+"""What a run of `benchmarks.hub` found: tables of figures, required and target values."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def ratio_rules(
     ours: str,
     peer: str,
     *,
-    floor: float | None,
-    aim: float | None = None,
+    required: float | None,
+    target: float | None = None,
 ) -> list[Rule]:
     """Judges the row in which ours is slowest beside a peer; none when nothing was measured."""
     ratios = {
@@ -56,7 +56,7 @@ def ratio_rules(
     if not ratios:
         return []
     worst = min(ratios, key=lambda row: ratios[row])
-    return at_least(f"{what} {ours}: speed of {peer} ({worst})", ratios[worst], floor, aim)
+    return at_least(f"{what} {ours}: speed of {peer} ({worst})", ratios[worst], required, target)
 
 
 def table(parts: Iterable[Findings]) -> str:
@@ -68,9 +68,9 @@ def table(parts: Iterable[Findings]) -> str:
         rules += part.rules
     width = max((len(rule.what) for rule in rules), default=0) + 2
     for rule in rules:
-        word = "holds" if rule.holds else "MISSED" if rule.kind == "floor" else "not yet"
+        word = "holds" if rule.holds else "MISSED" if rule.kind == "required" else "not yet"
         lines.append(
-            f"{rule.kind:6}{rule.what:{width}}{rule.wanted:>11}{rule.found:>12,.2f}  {word}"
+            f"{rule.kind:10}{rule.what:{width}}{rule.wanted:>11}{rule.found:>12,.2f}  {word}"
         )
     return "\n".join(lines)
 

@@ -11,7 +11,7 @@
 Times are of the clock, as several processes share the work, and the best of some rounds; contenders
 take turns. Starting Spark is not counted, and every Spark has read something before. All write
 Parquet with the same codec. The full run needs about 20 GB of disk for a while. It states which
-floors and aims hold and always exits with 0: no build fails on a slow day.
+required and target values hold and always exits with 0: no build fails on a slow day.
 """
 
 from __future__ import annotations

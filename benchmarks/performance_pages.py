@@ -49,11 +49,11 @@ def _read(folder: Path, order: Mapping[str, object]) -> dict[str, Record]:
     return {name: json.loads((folder / f"{name}.json").read_text("utf-8")) for name in names}
 
 
-# -- floors and aims -----------------------------------------------------------------------------
+# -- required and target values ----------------------------------------------------------------
 
 
 def _rules_of(record: Record) -> list[dict[str, Any]]:
-    """Return every floor and aim of a record and its parts."""
+    """Return every required and target value of a record and its parts."""
     found = list(record.get("rules", ()))
     for part in record.get("results", {}).values():
         if isinstance(part, dict):
@@ -62,24 +62,24 @@ def _rules_of(record: Record) -> list[dict[str, Any]]:
 
 
 def _verdict(records: Mapping[str, Record]) -> Iterator[str]:
-    """Yield the counts, and a row for each floor and aim not reached."""
+    """Yield the counts, and a row for each value not reached."""
     judged = [(name, rule) for name, record in records.items() for rule in _rules_of(record)]
     if not judged:
         yield NO_RULES
         return
-    yield "| record | floors that hold | aims that hold |\n|---|---|---|"
+    yield "| record | required values reached | targets reached |\n|---|---|---|"
     for name in records:
         cells = [_share(rule for of, rule in judged if of == name and rule["kind"] == kind)
-                 for kind in ("floor", "aim")]  # fmt: skip
+                 for kind in ("required", "target")]  # fmt: skip
         yield f"| `{name}.json` | {cells[0]} | {cells[1]} |"
     yield ""
-    for kind, title in (("floor", "Floors that are missed"), ("aim", "Aims not reached yet")):
+    for kind, title in (("required", "Missed requirements"), ("target", "Targets not reached yet")):
         missed = [each for each in judged if each[1]["kind"] == kind and not each[1]["holds"]]
         yield f"### {title}\n"
         if not missed:
             yield "None.\n"
             continue
-        yield "| measurement | required | measured | record |\n|---|---|---|---|"
+        yield "| measurement | bound | measured | record |\n|---|---|---|---|"
         for name, rule in missed:
             found = number(rule["found"])
             yield f"| {rule['what']} | {bound(rule['wanted'])} | {found} | `{name}.json` |"
@@ -94,9 +94,11 @@ def _share(rules: Iterator[dict[str, Any]]) -> str:
 def _rules(rules: list[dict[str, Any]]) -> Iterator[str]:
     if not rules:
         return
-    yield "| | measurement | required | measured | |\n|---|---|---|---|---|"
+    yield "| | measurement | bound | measured | |\n|---|---|---|---|---|"
     for rule in rules:
-        word = "holds" if rule["holds"] else "**missed**" if rule["kind"] == "floor" else "not yet"
+        word = (
+            "holds" if rule["holds"] else "**missed**" if rule["kind"] == "required" else "not yet"
+        )
         cells = (rule["kind"], rule["what"], bound(rule["wanted"]), number(rule["found"]), word)
         yield f"| {' | '.join(cells)} |"
     yield ""

@@ -1,4 +1,4 @@
-"""What a run found: figures, ratios, and which floors and aims hold; as a table and as JSON."""
+"""Figures, ratios, required and target values of a run; as a table and as JSON."""
 
 from __future__ import annotations
 
@@ -29,11 +29,15 @@ COLUMNS = {
 }
 """Contenders and what their columns are called."""
 
-FLOORS = {("decode", "construct"): 10.0, ("encode", "construct"): 10.0, ("decode", "kaitai"): 3.0}
+REQUIRED_SPEEDS = {
+    ("decode", "construct"): 10.0,
+    ("encode", "construct"): 10.0,
+    ("decode", "kaitai"): 3.0,
+}
 """How many times the speed of others ours must have."""
-AIMS = {"comet": 5.0, "magline": 5.0, "tny": 10.0, "relay": 10.0, "esnp": 10.0}
+TARGET_TIMES = {"comet": 5.0, "magline": 5.0, "tny": 10.0, "relay": 10.0, "esnp": 10.0}
 """How many times the time of msgpack ours may take."""
-STARTUP_FLOOR = 3.0
+STARTUP_REQUIRED = 3.0
 
 Results = Mapping[str, Mapping[str, Mapping[str, Timing]]]
 """Protocol -> decode or encode -> contender -> timing."""
@@ -44,7 +48,7 @@ class Rule:
     """Something that should hold, and whether it does."""
 
     kind: str
-    """floor or aim."""
+    """required or target."""
     what: str
     wanted: str
     found: float
@@ -52,33 +56,35 @@ class Rule:
 
 
 def rules(results: Results, started: Mapping[str, Startup]) -> list[Rule]:
-    """Every floor and aim, judged."""
+    """Every required and target value, judged."""
     found: list[Rule] = []
     for protocol, operations in results.items():
         for operation, timings in operations.items():
-            found += _floors(f"{protocol} {operation}", operation, timings)
-            found += _aims(f"{protocol} {operation}", AIMS[protocol], timings)
+            found += _required(f"{protocol} {operation}", operation, timings)
+            found += _targets(f"{protocol} {operation}", TARGET_TIMES[protocol], timings)
     if started:
         helped, bare = (started[name] for name in ("wirelake --help", "python -c pass"))
         ratio = round(helped.wall_ms / bare.wall_ms, 2)
         what = "wirelake --help: time of python -c pass"
-        found.append(Rule("floor", what, f"<= {STARTUP_FLOOR}", ratio, ratio <= STARTUP_FLOOR))
+        found.append(
+            Rule("required", what, f"<= {STARTUP_REQUIRED}", ratio, ratio <= STARTUP_REQUIRED)
+        )
     return found
 
 
-def _floors(what: str, operation: str, timings: Mapping[str, Timing]) -> Iterator[Rule]:
-    for (wanted_in, other), factor in FLOORS.items():
+def _required(what: str, operation: str, timings: Mapping[str, Timing]) -> Iterator[Rule]:
+    for (wanted_in, other), factor in REQUIRED_SPEEDS.items():
         if wanted_in == operation and other in timings:
             ratio = round(timings[other].best_us / timings[OURS].best_us, 2)
             title = f"{what}: speed of {COLUMNS[other]}"
-            yield Rule("floor", title, f">= {factor}", ratio, ratio >= factor)
+            yield Rule("required", title, f">= {factor}", ratio, ratio >= factor)
 
 
-def _aims(what: str, factor: float, timings: Mapping[str, Timing]) -> Iterator[Rule]:
+def _targets(what: str, factor: float, timings: Mapping[str, Timing]) -> Iterator[Rule]:
     for other in ("msgpack_map", "msgpack_array"):
         ratio = round(timings[OURS].best_us / timings[other].best_us, 2)
         form = "msgpack" if other == "msgpack_map" else "msgpack as array"
-        yield Rule("aim", f"{what}: time of {form}", f"<= {factor}", ratio, ratio <= factor)
+        yield Rule("target", f"{what}: time of {form}", f"<= {factor}", ratio, ratio <= factor)
 
 
 # -- for people --------------------------------------------------------------------------------
@@ -96,8 +102,8 @@ def table(results: Results, started: Mapping[str, Startup]) -> str:
         lines.append(f"{name:26}{times.wall_ms:>10.1f} ms, {times.cpu_ms:.1f} ms of CPU")
     lines.append("")
     for rule in rules(results, started):
-        word = "holds" if rule.holds else "MISSED" if rule.kind == "floor" else "not yet"
-        lines.append(f"{rule.kind:6}{rule.what:46}{rule.wanted:>8}{rule.found:>9.2f}  {word}")
+        word = "holds" if rule.holds else "MISSED" if rule.kind == "required" else "not yet"
+        lines.append(f"{rule.kind:10}{rule.what:46}{rule.wanted:>8}{rule.found:>9.2f}  {word}")
     if not started:
         lines.append("wirelake --help: not timed, the command does not run")
     return "\n".join(lines)

@@ -2,7 +2,7 @@
 
 All contenders read and write the same content, which is checked before the clock starts, and take
 turns in one run. Times differ between machines and hours; the ratios are what this is for. It
-states which floors and aims hold and always exits with 0: no build fails on a slow day.
+states which required and target values hold and always exits with 0: no build fails on a slow day.
 
     codec       the generated functions that a server calls, such as `decode_frame_c2s`
     Protocol    `Protocol.decode` and `Protocol.encode`, the convenient way to them

@@ -94,11 +94,11 @@ def invented(kernel_us: float, c_us: float) -> Result:
 
 def test_rules_are_judged() -> None:
     judged = {(rule.kind, rule.what): rule for rule in rules({"tny": invented(0.05, 0.035)})}
-    assert judged["floor", "tny scan and decode: speed of C"].found == 0.7
-    assert judged["floor", "tny scan and decode: speed of C"].holds
-    assert not judged["aim", "tny scan and decode: speed of C"].holds
-    assert judged["floor", "the C: M tny messages/s"].found == 28.6
-    assert judged["floor", "the C: bytes/s of memcpy (or this)"].holds
+    assert judged["required", "tny scan and decode: speed of C"].found == 0.7
+    assert judged["required", "tny scan and decode: speed of C"].holds
+    assert not judged["target", "tny scan and decode: speed of C"].holds
+    assert judged["required", "the C: M tny messages/s"].found == 28.6
+    assert judged["required", "the C: bytes/s of memcpy (or this)"].holds
     slow = list(rules({"tny": invented(0.1, 0.05)}))
     assert [rule.holds for rule in slow] == [False, False, False, False]
     text = table({"tny": invented(0.1, 0.05)}, {"batched": Timing(0.3, 0.3)})

@@ -240,10 +240,10 @@ def test_the_worst_row_is_judged() -> None:
     for row, ours, nats in (("to 10", 50.0, 100.0), ("to 100", 300.0, 100.0)):
         found.add(row, "comet", ours)
         found.add(row, "nats", nats)
-    found.rules += ratio_rules("fan-out", found.rows, "comet", "nats", floor=0.8, aim=1.0)
+    found.rules += ratio_rules("fan-out", found.rows, "comet", "nats", required=0.8, target=1.0)
     assert [(rule.found, rule.holds) for rule in found.rules] == [(0.5, False)] * 2
     assert all("to 10)" in rule.what for rule in found.rules)
-    assert ratio_rules("fan-out", found.rows, "comet", "amqtt", floor=3.0) == []
+    assert ratio_rules("fan-out", found.rows, "comet", "amqtt", required=3.0) == []
     text = table([found])
     assert [word in text for word in ("0.50x", "3.00x", "MISSED", "not yet")] == [True] * 4
     written = json.loads(json.dumps(record({"fanout": found}, {"rounds": 1}, {"nats": "2"})))

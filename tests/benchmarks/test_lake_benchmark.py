@@ -122,7 +122,7 @@ def test_contenders_take_turns_and_the_best_counts() -> None:
 
 def test_an_aim_needs_no_floor() -> None:
     (rule,) = at_least("two cores", 1.8, None, 1.7)
-    assert (rule.kind, rule.wanted, rule.holds) == ("aim", ">= 1.7", True)
+    assert (rule.kind, rule.wanted, rule.holds) == ("target", ">= 1.7", True)
 
 
 def test_memory_is_told_by_what_a_process_is() -> None:

@@ -99,7 +99,7 @@ def test_floors_and_aims_are_judged() -> None:
     assert judged["comet decode: speed of Construct"].holds
     assert judged["comet encode: speed of Construct"].found == 10.0
     assert not judged["comet decode: speed of Kaitai"].holds
-    assert judged["comet encode: time of msgpack as array"].kind == "aim"
+    assert judged["comet encode: time of msgpack as array"].kind == "target"
     assert not judged["wirelake --help: time of python -c pass"].holds
     text = table(invented(), started)
     assert "MISSED" in text

@@ -18,7 +18,7 @@ def test_the_page_is_up_to_date() -> None:
 
 
 def all_rules(found: Any) -> list[dict[str, Any]]:
-    """Every floor and aim in a record, wherever it is."""
+    """Every required and target value in a record, wherever it is."""
     if isinstance(found, dict):
         own = [found] if {"kind", "what", "wanted", "found", "holds"} <= set(found) else []
         return own + [rule for each in found.values() for rule in all_rules(each)]
@@ -26,10 +26,12 @@ def all_rules(found: Any) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", sorted(RESULTS.glob("*.json")), ids=lambda path: path.stem)
-def test_missed_floors_are_listed(path: Path) -> None:
+def test_missed_requirements_are_listed(path: Path) -> None:
     text = page()
     for rule in all_rules(json.loads(path.read_text(encoding="utf-8"))):
-        word = "holds" if rule["holds"] else "**missed**" if rule["kind"] == "floor" else "not yet"
+        word = (
+            "holds" if rule["holds"] else "**missed**" if rule["kind"] == "required" else "not yet"
+        )
         cells = f"{rule['what']} | {bound(rule['wanted'])} | {number(rule['found'])}"
         assert f"| {rule['kind']} | {cells} | {word} |" in text
         assert rule["holds"] or f"| {cells} | `{path.name}` |" in text
@@ -43,7 +45,13 @@ def put(root: Path, name: str, record: Any) -> None:
 
 
 def test_an_unknown_record_gets_tables(tmp_path: Path) -> None:
-    rule = {"kind": "floor", "what": "tea: speed", "wanted": ">= 2000", "found": 1, "holds": False}
+    rule = {
+        "kind": "required",
+        "what": "tea: speed",
+        "wanted": ">= 2000",
+        "found": 1,
+        "holds": False,
+    }
     figures = [{"what": "cups", "value": 1234.5, "unit": "1/s"}]
     part = {"title": "tea", "figures": figures, "rules": [rule]}
     put(tmp_path, "benchmarks/results/kitchen.json", {"results": {"tea": part}})
