@@ -39,7 +39,7 @@ def test_json_has_one_object_for_each_interval(tmp_path: Path) -> None:
     assert figures["interval_s"] >= 0.2
     assert targets["test/sleep"]["p50_ns"] > 4_000_000, "5 ms, and the clock of the loop"
     assert targets["test/sleep"]["p99_ns"] >= targets["test/sleep"]["p50_ns"]
-    assert figures["troubles"][0]["reason"] == "bad_magic"
+    assert figures["failed_connections"][0]["reason"] == "bad_magic"
 
 
 def test_a_terminal_shows_it_obeys_keys_and_is_left_clean(tmp_path: Path) -> None:

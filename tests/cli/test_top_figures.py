@@ -38,7 +38,7 @@ BASE: dict[str, Any] = {
     "targets": [{"name": "a/b", "calls": 10, "failed": 1, "times": [[1_000, 2_000, 10]]}],
     "topic_count": 1,
     "topics": [],
-    "troubles": [],
+    "failed_connections": [],
     "of_a_newer_hub": {"what": "ever"},
 }
 TOPIC = {"subscribers": 1, "online": 1, "held": 0, "stored": 0, "published": 0, "delivered": 0}

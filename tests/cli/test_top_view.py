@@ -34,7 +34,7 @@ def _figures(count: int, **changes: Any) -> Figures:
         | {"p50_ns": 1_500, "p99_ns": 30_000_000 if each else None}
         for each in range(count)
     ]
-    trouble = {"protocol": "tny", "peer": "10.0.0.1:4", "client": "anna", "closed_ns": 90 * S}
+    failed = {"protocol": "tny", "peer": "10.0.0.1:4", "client": "anna", "closed_ns": 90 * S}
     data = {
         "ts_ns": 100 * S,
         "version": "1.0.0",
@@ -61,7 +61,9 @@ def _figures(count: int, **changes: Any) -> Figures:
         "topic_count": count,
         "topics": topics,
         "targets": targets,
-        "troubles": [{**trouble, "reason": f"bad_{each}", "side": "hub"} for each in range(count)],
+        "failed_connections": [
+            {**failed, "reason": f"bad_{each}", "side": "hub"} for each in range(count)
+        ],
         **changes,
     }
     return msgspec.convert(data, Figures)
@@ -137,7 +139,7 @@ def test_the_past_is_a_line_that_does_not_grow_for_ever() -> None:
 def test_names_cannot_command_the_terminal() -> None:
     figures = _figures(1)
     figures.topics[0].name = "@\x1b[2Jevil"
-    figures.troubles[0].reason = "bad\r\nthing"
+    figures.failed_connections[0].reason = "bad\r\nthing"
     text = _text(figures, ViewState("http://hub:9680", 100))
     assert "\x1b[2J" not in text
     assert "@\\x1b[2Jevil" in text

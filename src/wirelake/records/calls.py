@@ -218,14 +218,14 @@ class Uncertainty(msgspec.Struct):
         """Note that messages of this direction may be missing here."""
         self.breaks[direction] = Break(ts_ns, code)
 
-    def unsettle(self, ts_ns: int, direction: str | None = None) -> None:
+    def mark_unsettled(self, ts_ns: int, direction: str | None = None) -> None:
         """Mark the order as unreliable. `direction` is where messages are missing."""
         self.unsettled = True
         self.last_ns = max(self.last_ns, ts_ns)
         if direction is not None and direction not in self.awaited:
             self.awaited.append(direction)
 
-    def hides(self, call: CallRow) -> str | None:
+    def hiding_fault(self, call: CallRow) -> str | None:
         """Return the code of a fault that may hide the response of an open call."""
         # Only a break in the direction of responses, and only one after the request.
         found = self.breaks.get(opposite(call.direction))
@@ -355,7 +355,7 @@ class CallsEngine(Engine[CallRow]):
         if len(side.in_order) > self.limits.open_calls:
             # Dropping one call would match every later response with the wrong request: give up
             # all.
-            self._uncertainty(call.connection).unsettle(call.request_ns or 0)
+            self._uncertainty(call.connection).mark_unsettled(call.request_ns or 0)
             self._give_up_order(call.connection, "limit")
 
     def _response(self, row: MessageRow) -> None:
@@ -462,13 +462,13 @@ class CallsEngine(Engine[CallRow]):
             return
         uncertainty = self._uncertainty(row.connection)
         uncertainty.broken(row.direction, row.ts_ns, row.code)
-        uncertainty.unsettle(row.ts_ns, row.direction)
+        uncertainty.mark_unsettled(row.ts_ns, row.direction)
         self._give_up_order(row.connection, row.code)
 
     def opened(self, event: Opened) -> None:
         """Mark the order of a connection as unreliable if its beginning was not captured."""
         if not event.whole:
-            self._uncertainty(event.connection).unsettle(event.ts_ns)
+            self._uncertainty(event.connection).mark_unsettled(event.ts_ns)
         elif self._gave_up:
             self._sides["c2s"].setdefault(event.connection, Side())
 
@@ -530,7 +530,7 @@ class CallsEngine(Engine[CallRow]):
         """Return the code of a fault that may hide the response of an open call."""
         for place in (connection, call.tunnel_link):
             uncertainty = None if place is None else self._uncertain.get(place)
-            if uncertainty is not None and (code := uncertainty.hides(call)) is not None:
+            if uncertainty is not None and (code := uncertainty.hiding_fault(call)) is not None:
                 return code
         return None
 
@@ -562,7 +562,7 @@ class CallsEngine(Engine[CallRow]):
         connection, sides = row.connection, self._sides[direction]
         if self._gave_up and not any(connection in known for known in self._sides.values()):
             # It may be one that was given up with open calls, whose responses now arrive.
-            self._uncertainty(connection).unsettle(row.ts_ns)
+            self._uncertainty(connection).mark_unsettled(row.ts_ns)
         found = sides[connection] = Side()
         for given_up, side in oldest(sides, self.limits.connections):
             self._end_all(given_up, side, "unknown", "limit")

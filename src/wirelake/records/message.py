@@ -35,10 +35,10 @@ SEMANTIC: Final = (
 )
 """Columns for which `Meaning` has a term of the same name."""
 
-_Getter = Callable[["_Seen"], Any]
+_Getter = Callable[["_Frame"], Any]
 
 
-class _Seen:
+class _Frame:
     """A message under evaluation."""
 
     __slots__ = ("frame", "name", "opened")
@@ -90,7 +90,7 @@ class Describer:
         by name. `body` is the plaintext of a sealed body; a body that stays `sealed` is null. The
         caller decides whether `sealable` bytes are sealed.
         """
-        seen = _Seen(frame, self.name_of(frame), {} if opened is None else opened)
+        seen = _Frame(frame, self.name_of(frame), {} if opened is None else opened)
         row: dict[str, Any] = dict.fromkeys(SEMANTIC)
         for column, get in self._columns.items():
             value = get(seen)
@@ -117,7 +117,7 @@ class Describer:
 
     def sealable(self, frame: Any) -> bytes | None:
         """Return the bytes of the message that may be encrypted, or None."""
-        seen = _Seen(frame, None, {})
+        seen = _Frame(frame, None, {})
         for get in self._sealed:
             value = get(seen)
             if value is not None:
@@ -127,26 +127,26 @@ class Describer:
 
     def carrier(self, frame: Any) -> Any:
         """Return the body of a frame that carries a message of a tunnel, or None."""
-        return None if self._carrier is None else self._carrier(_Seen(frame, None, {}))
+        return None if self._carrier is None else self._carrier(_Frame(frame, None, {}))
 
     def key_name(self, frame: Any) -> str | None:
         """Return the value that selects the keys of the connection, as key logs write it, or
         None."""
         if self._key is None:
             return None
-        value = self._key(_Seen(frame, None, {}))
+        value = self._key(_Frame(frame, None, {}))
         return value.hex() if isinstance(value, bytes) else value
 
     # -- columns without a term --------------------------------------------------------------
 
-    def _found_ids(self, seen: _Seen) -> list[str] | None:
+    def _found_ids(self, seen: _Frame) -> list[str] | None:
         for get in self._ids:
             found = get(seen)
             if found is not None:
                 return [readable(each) for each in found]
         return None
 
-    def _body(self, seen: _Seen) -> bytes | None:
+    def _body(self, seen: _Frame) -> bytes | None:
         for get in self._bodies:
             value = get(seen)
             if value is not None:
@@ -216,7 +216,7 @@ class Describer:
         get = self._path(before)
         name = after.lstrip(".")
 
-        def each(seen: _Seen) -> list[Any] | None:
+        def each(seen: _Frame) -> list[Any] | None:
             value = get(seen)
             if value is None:
                 return None
@@ -248,7 +248,7 @@ class Describer:
         rows, classes = self._rows()
         cls = classes[kind]
 
-        def first(seen: _Seen) -> Any:
+        def first(seen: _Frame) -> Any:
             for row in getattr(seen.frame, rows):
                 if type(row) is cls and (where is None or getattr(row, where[0]) == where[1]):
                     return row
@@ -324,7 +324,7 @@ def _signed(value: Any) -> Any:
 
 
 def _values(term: w.Values, of: _Getter) -> _Getter:
-    def get(seen: _Seen) -> str | None:
+    def get(seen: _Frame) -> str | None:
         value = of(seen)
         return None if value is None else term.text_of(value)
 
@@ -336,7 +336,7 @@ def _text(of: _Getter) -> _Getter:
 
 
 def _first(getters: list[_Getter]) -> _Getter:
-    def get(seen: _Seen) -> Any:
+    def get(seen: _Frame) -> Any:
         for each in getters:
             value = each(seen)
             if value is not None:
@@ -347,7 +347,7 @@ def _first(getters: list[_Getter]) -> _Getter:
 
 
 def _join(separator: str, getters: list[_Getter]) -> _Getter:
-    def get(seen: _Seen) -> str | None:
+    def get(seen: _Frame) -> str | None:
         found = [value for each in getters if (value := each(seen)) is not None]
         return separator.join(found) if found else None
 
@@ -355,7 +355,7 @@ def _join(separator: str, getters: list[_Getter]) -> _Getter:
 
 
 def _equal(left: _Getter, right: _Getter) -> _Getter:
-    def get(seen: _Seen) -> bool:
+    def get(seen: _Frame) -> bool:
         value = left(seen)
         return value is not None and value == right(seen)
 

@@ -25,7 +25,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from wirelake.capture.decode.framing import BadFrame, BadHead, Framing, Good, sentence
+from wirelake.capture.decode.framing import BadFrame, BadHead, Framing, ValidFrame, describe
 from wirelake.capture.format.constants import FAULT_BYTES
 from wirelake.records.schema import schema
 from wirelake.wire.errors import WireError
@@ -533,12 +533,12 @@ def _decode(scenes: ProtocolScenes, direction: int, number: int, raw: Bytes) -> 
     """Return the decoder's error; None if the bytes are a good frame, or an incomplete one."""
     framing = Framing(scenes.declaration, None, DIRECTIONS[direction])
     data = np.ascontiguousarray(raw).tobytes()
-    match framing.judge(bytearray(data), 0, final=True):
+    match framing.classify(bytearray(data), 0, final=True):
         case BadFrame(error, whole) if len(whole) == len(data):
             return _corrupt(number, error, delimited=True)
         case BadHead(error):
             return _corrupt(number, error, delimited=False)
-        case Good(message, whole) if len(whole) == len(data) and scenes.check is not None:
+        case ValidFrame(message, whole) if len(whole) == len(data) and scenes.check is not None:
             try:
                 scenes.check(message, data, DIRECTIONS[direction])
             except WireError as error:
@@ -547,4 +547,4 @@ def _decode(scenes: ProtocolScenes, direction: int, number: int, raw: Bytes) -> 
 
 
 def _corrupt(number: int, error: WireError, *, delimited: bool) -> CorruptFrame:
-    return CorruptFrame(number, error.code, error.field or None, sentence(error), delimited)
+    return CorruptFrame(number, error.code, error.field or None, describe(error), delimited)

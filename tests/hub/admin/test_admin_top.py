@@ -169,10 +169,10 @@ async def _waited() -> None:
 
 
 def test_connections_that_ended_badly_are_remembered_and_others_are_not() -> None:
-    asyncio.run(_troubles())
+    asyncio.run(_failed_connections())
 
 
-async def _troubles() -> None:
+async def _failed_connections() -> None:
     async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
         await _break_in(it)
         for _ in range(3):
@@ -181,9 +181,9 @@ async def _troubles() -> None:
         await until(lambda: len(it.hub.table.closed_connections) == 4)
         found = await _top(admin)
     assert found["closed"] == {"comet": 4}
-    (trouble,) = found["troubles"]
-    assert (trouble["protocol"], trouble["reason"]) == ("comet", "unknown_type")
-    assert trouble["peer"].startswith("127.0.0.1:")
+    (failed,) = found["failed_connections"]
+    assert (failed["protocol"], failed["reason"]) == ("comet", "unknown_type")
+    assert failed["peer"].startswith("127.0.0.1:")
     assert found["failures"] == {"comet": {"unknown_type": 1}}
 
 

@@ -66,24 +66,24 @@ class Node:
         self.out = Taking(Role.CLIENT, ROUTES)
         self.target = target
 
-    def outward(self) -> list[bytes]:
+    def forward_requests(self) -> list[bytes]:
         """Passes on what has come; what went out."""
         sent = []
         for number, channel in enumerate(self.channels):
             for event in channel.events():
                 assert isinstance(event, Passed)
-                self.out.forward(self.router.outward(event.raw, number))
+                self.out.forward(self.router.forward_request(event.raw, number))
         if wire := self.out.to_send():
             sent.append(wire)
             self.target.receive(wire, 0.0)
         return sent
 
-    def homeward(self) -> None:
+    def forward_responses(self) -> None:
         """Brings back what the target has said."""
         self.out.receive(self.target.to_send(), 0.0)
         for event in self.out.events():
             assert isinstance(event, Passed)
-            number, inner = self.router.homeward(event.raw)
+            number, inner = self.router.forward_response(event.raw)
             if number is not None:
                 self.channels[number].forward(inner)
 
@@ -96,9 +96,9 @@ def test_a_router_passes_on_the_original_bytes() -> None:
     """All rows, cancelled, unknown and broken ones too, in their order; its own row is the last."""
     session = (book(ROUTES) >> ODD << EmitsKind.of(Passed, raw=ODD)).done()
     router = Router("r1")
-    passed = router.outward(ODD, 7)
+    passed = router.forward_request(ODD, 7)
     assert passed == ODD[:-4] + raw(m(info("r1", 7)))
-    assert router.homeward(passed) == (7, ODD)
+    assert router.forward_response(passed) == (7, ODD)
     assert isinstance(session, Taking)
     session.forward(passed)
     assert session.to_send() == passed
@@ -106,8 +106,8 @@ def test_a_router_passes_on_the_original_bytes() -> None:
 
 @rule("esnp.8.6")
 def test_what_does_not_carry_its_row_cannot_be_delivered() -> None:
-    assert Router("r1").homeward(ODD) == (None, ODD)
-    assert Router("r1").homeward(END) == (None, END)
+    assert Router("r1").forward_response(ODD) == (None, ODD)
+    assert Router("r1").forward_response(END) == (None, END)
 
 
 @rule("esnp.8.6")
@@ -122,15 +122,15 @@ def test_the_original_s_bare_varint_is_read(channel: int) -> None:
     bare.append(rest)
     body = b"\x04r1" + bytes(bare)
     message = raw(m(RESP))[:-4] + b"\x10" + len(body).to_bytes(3, "big") + body + END
-    assert Router("r1").homeward(message) == (channel, raw(m(RESP)))
-    assert Router("r2").homeward(message) == (None, message)
+    assert Router("r1").forward_response(message) == (channel, raw(m(RESP)))
+    assert Router("r2").forward_response(message) == (None, message)
 
 
 @rule("esnp.8.6")
 @pytest.mark.parametrize("kind", [t for t in VarType if "INT" in t.name])
 def test_a_number_of_any_integer_type_is_read(kind: VarType) -> None:
     row = SessionInfo(name="r1", value=Var(type=kind, value=5))
-    assert Router("r1").homeward(raw(m(RESP, row))) == (5, raw(m(RESP)))
+    assert Router("r1").forward_response(raw(m(RESP, row))) == (5, raw(m(RESP)))
 
 
 @rule("esnp.8.6")
@@ -146,8 +146,8 @@ def test_a_number_of_any_integer_type_is_read(kind: VarType) -> None:
 def test_a_row_of_ours_without_a_number_leads_nowhere(value: Var) -> None:
     """It is taken out all the same."""
     message = raw(m(RESP, SessionInfo(name="r1", value=value)))
-    assert Router("r1").homeward(message) == (None, raw(m(RESP)))
-    assert Router("r1").outward(message, 3) == raw(m(RESP, info("r1", 3)))
+    assert Router("r1").forward_response(message) == (None, raw(m(RESP)))
+    assert Router("r1").forward_request(message, 3) == raw(m(RESP, info("r1", 3)))
 
 
 @rule("esnp.8.6")
@@ -156,24 +156,24 @@ def test_nobody_can_pretend_to_come_from_another_channel() -> None:
     long_way = bytes.fromhex("10000006" + "8400" + "7231" + "0a09")  # a name length of two bytes
     forged = raw(m(REQUEST, info("r1", 9), info("r1", 8)))[:-4] + long_way + END
     router = Router("r1")
-    assert router.outward(forged, 3) == raw(m(REQUEST, info("r1", 3)))
+    assert router.forward_request(forged, 3) == raw(m(REQUEST, info("r1", 3)))
 
 
 @rule("esnp.8.6")
 def test_of_several_rows_of_ours_the_first_counts() -> None:
     """As everywhere where a row should occur once; all of them are taken out."""
     twice = raw(m(RESP, info("r1", 3), info("other", 1), info("r1", 4)))
-    assert Router("r1").homeward(twice) == (3, raw(m(RESP, info("other", 1))))
+    assert Router("r1").forward_response(twice) == (3, raw(m(RESP, info("other", 1))))
 
 
 @rule("esnp.8.6")
 def test_routers_may_be_nested() -> None:
     inner, outer = Router("r1"), Router("r2")
-    passed = outer.outward(inner.outward(ODD, 1), 2)
-    number, back = outer.homeward(passed)
+    passed = outer.forward_request(inner.forward_request(ODD, 1), 2)
+    number, back = outer.forward_response(passed)
     assert number == 2
-    assert inner.homeward(back) == (1, ODD)
-    assert inner.homeward(passed) == (1, outer.outward(ODD, 2))
+    assert inner.forward_response(back) == (1, ODD)
+    assert inner.forward_response(passed) == (1, outer.forward_request(ODD, 2))
 
 
 # -- sessions --------------------------------------------------------------------------------
@@ -189,15 +189,15 @@ def test_two_routers_between_two_clients_and_a_server() -> None:
     numbers = [client.request([data("a", n)], more_flags=[7]) for n, client in enumerate(clients)]
     for client, channel in zip(clients, first.channels, strict=True):
         channel.receive(client.to_send(), 0.0)
-    first.outward()
-    second.outward()
+    first.forward_requests()
+    second.forward_requests()
     server.events()
     assert len(server.taken) == 2
     for call in reversed(server.taken):
         server.answer(call, [data("c", call.id or 0)])
-    second.homeward()
+    second.forward_responses()
     second.channels[0].events()
-    first.homeward()
+    first.forward_responses()
     for client, channel, number in zip(clients, first.channels, numbers, strict=True):
         client.receive(channel.to_send(), 0.0)
         (answered,) = client.events()
@@ -239,7 +239,7 @@ def test_only_one_whole_message_is_passed_on(wrong: bytes) -> None:
 
 def test_a_broken_row_is_not_lost_between_two_sessions() -> None:
     target = Taking(Role.SERVER)
-    target.receive(Router("r1").outward(ODD, 1), 0.0)
+    target.receive(Router("r1").forward_request(ODD, 1), 0.0)
     target.events()
     rows = target.taken[0].message.rows
     assert [row.code for row in rows if isinstance(row, BrokenRow)] == ["negative_length"]
@@ -247,7 +247,7 @@ def test_a_broken_row_is_not_lost_between_two_sessions() -> None:
     target.answer(target.taken[0])
     back = target.to_send()
     wanted = m(RESP, REQUEST, smid(0x1122334455667788))
-    assert Router("r1").homeward(back) == (1, raw(wanted))
+    assert Router("r1").forward_response(back) == (1, raw(wanted))
 
 
 def test_a_name_is_needed() -> None:

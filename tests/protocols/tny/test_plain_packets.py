@@ -7,7 +7,7 @@ import random
 import pytest
 
 from wirelake.protocols.sansio import Event, SessionError
-from wirelake.protocols.tny.endpoint import HandedOn, Requested
+from wirelake.protocols.tny.endpoint import Forwarded, Requested
 from wirelake.protocols.tny.layout import Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions, ServerOptions
 from wirelake.protocols.tny.message import encode_message
@@ -114,8 +114,8 @@ def test_a_gateway_hands_on_what_it_is_told_and_relays_what_comes_back() -> None
     client.push(3, b"tell")
     gateway.receive(client.to_send(), 0.0)
     asked, told = gateway.events()
-    assert isinstance(asked, HandedOn)
-    assert isinstance(told, HandedOn)
+    assert isinstance(asked, Forwarded)
+    assert isinstance(told, Forwarded)
     assert (asked.message.id, told.message.mode) == (first, Mode.PUSH)
     assert asked.raw == encode_message(asked.message)
     assert gateway.pending == 1

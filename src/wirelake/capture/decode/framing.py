@@ -1,6 +1,6 @@
 """`Framing`: finds the frames of a protocol in a stream of bytes, from its layout.
 
-`Framing.judge` classifies the bytes at one position: a valid frame, a delimited frame with invalid
+`Framing.classify` says what is at one position: a valid frame, a delimited frame with invalid
 content, an invalid head, or too few bytes. It also knows the protocol's magic, if it has one.
 Nothing here depends on the name of a protocol.
 """
@@ -21,12 +21,12 @@ __all__ = [
     "BadFrame",
     "BadHead",
     "Framing",
-    "Good",
-    "Need",
+    "Incomplete",
+    "ValidFrame",
     "Verdict",
+    "describe",
     "head_size",
     "magics",
-    "sentence",
 ]
 
 
@@ -34,7 +34,7 @@ SEARCHED_BYTES: Final = 1 << 16
 """Maximum size of a frame that is found by searching after a fault (captures.md, Messages 2)."""
 
 
-class Good(NamedTuple):
+class ValidFrame(NamedTuple):
     """A complete, valid frame and its bytes."""
 
     message: Any
@@ -54,14 +54,14 @@ class BadHead(NamedTuple):
     error: DecodeError
 
 
-class Need(NamedTuple):
+class Incomplete(NamedTuple):
     """This many more bytes are needed. The scan can then continue at `resume`."""
 
     more: int
     resume: int | None
 
 
-Verdict: TypeAlias = Good | BadFrame | BadHead | Need
+Verdict: TypeAlias = ValidFrame | BadFrame | BadHead | Incomplete
 """The classification of the bytes at one position."""
 
 
@@ -92,7 +92,7 @@ class Framing:
         found = self._magic.search(buffer, start)
         return None if found is None else found.start()
 
-    def judge(
+    def classify(
         self,
         buffer: bytearray,
         at: int,
@@ -114,12 +114,12 @@ class Framing:
         try:
             stop = self._stop(buffer, at, resume, self._searched if searching else self._limit)
         except NeedMore as error:
-            return Need(error.need, error.resume)
+            return Incomplete(error.need, error.resume)
         except DecodeError as error:
             # An invalid but incomplete head is waited for: its missing bytes may still delimit the
             # frame, and the result must not depend on how a stream was cut into packets.
             if available < self._head_size and not final:
-                return Need(1, None)
+                return Incomplete(1, None)
             return BadHead(error)
         # Through a memoryview, so that the bytes are copied once, not twice.
         raw = bytes(memoryview(buffer)[at:stop])
@@ -129,16 +129,16 @@ class Framing:
             )
         except DecodeError as error:
             return BadFrame(error, raw)
-        return Good(message, raw)
+        return ValidFrame(message, raw)
 
     def _stop(self, buffer: bytearray, at: int, resume: int | None, limit: int) -> int:
         if resume is not None:
             return int(self._scan(buffer, at, len(buffer), limit, resume=resume))
         if len(buffer) - at < self._head_size:
-            return at + self._stop_of_few(bytes(memoryview(buffer)[at:]), limit)
+            return at + self._stop_in_partial_head(bytes(memoryview(buffer)[at:]), limit)
         return int(self._scan(buffer, at, len(buffer), limit))
 
-    def _stop_of_few(self, head: bytes, limit: int) -> int:
+    def _stop_in_partial_head(self, head: bytes, limit: int) -> int:
         """Scan an incomplete head, which needs bytes and counts positions from their start."""
         try:
             return int(self._scan(head, 0, len(head), limit))
@@ -146,7 +146,7 @@ class Framing:
             raise NeedMore(error.need) from error
 
 
-def sentence(error: WireError) -> str:
+def describe(error: WireError) -> str:
     """Return the description of an error."""
     words = CODES.get(error.code, error.code)
     return f"{words} ({error.detail})" if error.detail else words

@@ -22,7 +22,7 @@ from wirelake.wire.protocol import Protocol
 
 from ..format.items import Fact
 from ..tcp.connections import LIMIT
-from .framing import Framing, Good, Need
+from .framing import Framing, Incomplete, ValidFrame
 
 __all__ = [
     "OPEN_FACT",
@@ -145,10 +145,10 @@ class Sniffer:
             return
         undecided: list[Framing] = []
         for framing in self._open:
-            verdict = framing.judge(self._buffer, 0, final=final)
-            if isinstance(verdict, Good):
+            verdict = framing.classify(self._buffer, 0, final=final)
+            if isinstance(verdict, ValidFrame):
                 self._good.append(framing.protocol)
-            elif isinstance(verdict, Need) and not final:
+            elif isinstance(verdict, Incomplete) and not final:
                 undecided.append(framing)
         self._open = undecided
         # Two that fit are ambiguous, whatever the others turn out to be. A guess would give rows

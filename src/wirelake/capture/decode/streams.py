@@ -26,7 +26,7 @@ from wirelake.wire.errors import WireError
 from ..format.constants import FAULT_BYTES
 from ..format.items import Direction
 from ..tcp.assembly import Conflict, Counters, Data, Gap
-from .framing import BadFrame, BadHead, Framing, Good, Need, sentence
+from .framing import BadFrame, BadHead, Framing, Incomplete, ValidFrame, describe
 
 __all__ = [
     "Fault",
@@ -258,23 +258,23 @@ class FrameReader:
 
     def _read(self, found: list[Read], final: bool) -> bool:
         """Read what begins here. Return False when more bytes are needed."""
-        verdict = self._framing.judge(self._buffer, self._at, final=final, resume=self._resume)
+        verdict = self._framing.classify(self._buffer, self._at, final=final, resume=self._resume)
         match verdict:
-            case Need():
+            case Incomplete():
                 self._await(verdict)
                 return False
-            case Good():
+            case ValidFrame():
                 found.append(self._frame(verdict))
                 self._move(len(verdict.raw))
             case BadFrame():
                 error = verdict.error
-                self._fault = self._open(error.code, error.field, sentence(error))
+                self._fault = self._open(error.code, error.field, describe(error))
                 self._absorb(self._at + len(verdict.raw))
                 self._close(found)
                 self._move(0)
             case BadHead():
                 error = verdict.error
-                self._fault = self._open(error.code, error.field, sentence(error))
+                self._fault = self._open(error.code, error.field, describe(error))
                 self._absorb(self._at + 1)
                 self._move(0)
         return True
@@ -290,13 +290,13 @@ class FrameReader:
         if at > self._at:
             self._absorb(at)
             self._move(0)
-        verdict = self._framing.judge(
+        verdict = self._framing.classify(
             self._buffer, self._at, final=final, resume=self._resume, searching=True
         )
-        if isinstance(verdict, Good):
+        if isinstance(verdict, ValidFrame):
             self._close(found)
         # A frame may begin here: wait, rather than search on and miss it.
-        elif isinstance(verdict, Need) and not final:
+        elif isinstance(verdict, Incomplete) and not final:
             self._await(verdict)
             return False
         else:
@@ -331,7 +331,7 @@ class FrameReader:
         while self._pieces and self._pieces[0].stop <= here:
             self._pieces.popleft()
 
-    def _await(self, need: Need) -> None:
+    def _await(self, need: Incomplete) -> None:
         self._wanted = len(self._buffer) + need.more
         self._resume = need.resume
 
@@ -348,7 +348,7 @@ class FrameReader:
 
     # -- frames and faults -------------------------------------------------------------------
 
-    def _frame(self, good: Good) -> Frame:
+    def _frame(self, good: ValidFrame) -> Frame:
         start = self._base + self._at
         stop = start + len(good.raw)
         # Pieces that end before the frame were dropped by `_move`, so it begins in the first one.
@@ -383,7 +383,7 @@ def frame_fault(frame: Frame, error: WireError) -> Fault:
         0,
         error.code,
         error.field or None,
-        sentence(error),
+        describe(error),
         frame.raw[:FAULT_BYTES],
         frame.place(),
     )

@@ -107,12 +107,12 @@ def _run(
         return _config(config_file, record, demo)
 
     try:
-        run_hub(read(), data, _services(demo, named), print_line=_say, reload_config=read)
+        run_hub(read(), data, _services(demo, named), print_line=_print_line, reload_config=read)
     except ConfigError as error:
         raise CommandError(str(error), BAD_USAGE) from error
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     """Print a line and flush it: scripts wait for `ready`."""
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()

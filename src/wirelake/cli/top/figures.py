@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["Figures", "History", "Sample", "Target", "Topic", "Trouble", "quantile"]
+__all__ = ["FailedConnection", "Figures", "History", "Sample", "Target", "Topic", "quantile"]
 
 _SAMPLES: Final = 11
 """Samples kept: ten intervals."""
@@ -43,7 +43,7 @@ class SampleTopic(msgspec.Struct, kw_only=True):
     delivered: int
 
 
-class Trouble(msgspec.Struct, kw_only=True):
+class FailedConnection(msgspec.Struct, kw_only=True):
     """A connection that closed with an error."""
 
     protocol: str
@@ -84,7 +84,7 @@ class Sample(msgspec.Struct, kw_only=True):
     targets: list[SampleTarget]
     topic_count: int
     topics: list[SampleTopic]
-    troubles: list[Trouble]
+    failed_connections: list[FailedConnection]
 
 
 class Line(msgspec.Struct, kw_only=True):
@@ -158,7 +158,7 @@ class Figures(msgspec.Struct, kw_only=True):
     """Busiest first."""
     targets: list[Target]
     """Slowest first."""
-    troubles: list[Trouble]
+    failed_connections: list[FailedConnection]
     """Newest first."""
 
 
@@ -212,7 +212,7 @@ def _figures(first: Sample, last: Sample, sample: Sample) -> Figures:
         topic_count=sample.topic_count,
         topics=_topics(last, sample, seconds),
         targets=_targets(last, sample, recent, seconds),
-        troubles=sample.troubles,
+        failed_connections=sample.failed_connections,
     )
 
 

@@ -24,7 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..output.text import duration_text, printable
-from .figures import Figures, Line, Target, Topic, Trouble
+from .figures import FailedConnection, Figures, Line, Target, Topic
 
 __all__ = [
     "SORT_ORDERS",
@@ -78,7 +78,7 @@ class ViewState:
 
     def rows(self, figures: Figures) -> tuple[int, int, int]:
         """Return how many targets, topics and failed connections fit."""
-        found = len(figures.targets), len(figures.topics), len(figures.troubles)
+        found = len(figures.targets), len(figures.topics), len(figures.failed_connections)
         if self.height is None:
             return found[0], found[1], min(found[2], 10)
         tables = 2 if self.beside else 3
@@ -86,14 +86,14 @@ class ViewState:
         room = max(tables, self.height - fixed)
         # What is left is shared equally, but failures get no more than they need: they are the
         # only table that is often empty.
-        troubles = min(max(1, found[2]), room // tables)
-        left = (room - troubles) // (tables - 1)
-        return min(found[0], left), min(found[1], left), troubles
+        failed = min(max(1, found[2]), room // tables)
+        left = (room - failed) // (tables - 1)
+        return min(found[0], left), min(found[1], left), failed
 
 
 def top_view(figures: Figures, state: ViewState) -> RenderableType:
     """Return the whole screen."""
-    most_targets, most_topics, most_troubles = state.rows(figures)
+    most_targets, most_topics, most_failed = state.rows(figures)
     targets = _targets(figures, state.sort, most_targets)
     topics = _topics(figures, most_topics)
     both: list[RenderableType] = [targets, topics]
@@ -104,7 +104,9 @@ def top_view(figures: Figures, state: ViewState) -> RenderableType:
         _protocols([*figures.protocols, figures.total]),
         Group(_calls(figures), _notifications(figures), _refusals(figures)),
         *both,
-        _troubles(figures.troubles[:most_troubles], len(figures.troubles)),
+        _failed_connections(
+            figures.failed_connections[:most_failed], len(figures.failed_connections)
+        ),
     ]
     if state.height is not None:
         parts += [_keys(state)]
@@ -300,15 +302,15 @@ def _topic_cells(topic: Topic) -> list[str]:
     ]
 
 
-def _troubles(troubles: Sequence[Trouble], count: int) -> Table:
-    title = "failed at" if len(troubles) == count else f"failed at (last {len(troubles)})"
+def _failed_connections(failed: Sequence[FailedConnection], count: int) -> Table:
+    title = "failed at" if len(failed) == count else f"failed at (last {len(failed)})"
     table = Table(
         box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="bold cyan"
     )
     table.add_column(title, no_wrap=True, min_width=11)
     for name, ratio in (("protocol", None), ("reason", 2), ("side", None), ("client", 3)):
         table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
-    for each in troubles:
+    for each in failed:
         at = datetime.fromtimestamp(each.closed_ns / 1e9, UTC)
         who = f"{each.client} at {each.peer}" if each.client else each.peer
         table.add_row(
@@ -318,7 +320,7 @@ def _troubles(troubles: Sequence[Trouble], count: int) -> Table:
             _name(each.side),
             _name(who),
         )
-    if not troubles:
+    if not failed:
         table.add_row(Text("none", style="dim"))
     return table
 

@@ -46,7 +46,7 @@ from .event_arrays import (
     TS,
     EventArrays,
 )
-from .pending import broken, hides, notice, unsettle
+from .pending import broken, hiding_fault, mark_unsettled, notice
 from .tables import (
     ANSWERED,
     CALL_TEXTS,
@@ -274,7 +274,7 @@ def _request(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> No
 
 @kernel
 def _await(t: Tables, slot: Int, call: Int) -> None:
-    """Add an open call with an id; the oldest is given up when there are too many."""
+    """Add an open call with an id; the oldest is dropped when there are too many."""
     append(t, slot, call, S(OPEN))
     add_call(t, slot, call)
     direction = S(t.calls[U(call)].way)
@@ -293,7 +293,7 @@ def _request_in_order(t: Tables, e: EventArrays, i: Int, slot: Int, direction: I
     append(t, slot, call, S(ORDER))
     if count_of(t, slot, direction, ORDER) > _OPEN_LIMIT:
         # All of them, not the oldest: without ids, dropping one shifts every later match.
-        unsettle(t, slot, S(e.wide[TS, U(i)]))
+        mark_unsettled(t, slot, S(e.wide[TS, U(i)]))
         _give_up_order(t, slot, S(_LIMIT))
 
 
@@ -374,7 +374,7 @@ def expire_idle(t: Tables, before_ns: int) -> None:
         found = t.calls[U(call)]
         if found.state == ANSWERED and found.response_ns < before_ns:
             slot = S(found.slot)
-            if not t.connections[U(slot)].waits:
+            if not t.connections[U(slot)].waiting:
                 forget_call(t, slot, call)
                 ready(t, call)
 
@@ -451,7 +451,7 @@ def stream_broke(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     ts_ns, code = S(e.wide[TS, U(i)]), S(e.narrow[CODE, U(i)])
     direction = S(e.narrow[FLAGS, U(i)]) & FROM_SERVER
     broken(t, slot, direction, ts_ns, code)
-    unsettle(t, slot, ts_ns)
+    mark_unsettled(t, slot, ts_ns)
     found = t.connections[U(slot)]
     # Until a message arrives in this direction the gap may still go on, so silence does not settle
     # the connection (rule 4 of "When order can be trusted").
@@ -480,12 +480,12 @@ def end_calls(t: Tables, slot: Int, outcome: Int, cause: Int) -> None:
 @kernel
 def _end_open(t: Tables, slot: Int, call: Int, outcome: Int, cause: Int) -> None:
     found = t.calls[U(call)]
-    hidden = hides(t, slot, call)
+    hidden = hiding_fault(t, slot, call)
     # The answer may also have been lost on the link that carried the request.
     if hidden < 0 and found.tunnel_link:
         link = find_slot(t, S(found.tunnel_link))
         if link >= 0:
-            hidden = hides(t, link, call)
+            hidden = hiding_fault(t, link, call)
     if found.request_ns == NOTHING:
         end_call(t, call, ORPHAN, _UNFINISHED)
     elif hidden >= 0:

@@ -138,11 +138,11 @@ def _handshake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     found = t.connections[U(slot)]
     flags = S(e.narrow[FLAGS, U(i)])
     if not flags & FROM_SERVER:
-        found.shake_ns = e.wide[TS, U(i)]
+        found.handshake_start_ns = e.wide[TS, U(i)]
         if flags & RESUMES:
             found.resumed = 0
-    elif found.shake_ns != NOTHING:
-        found.handshake_ns = e.wide[TS, U(i)] - found.shake_ns
+    elif found.handshake_start_ns != NOTHING:
+        found.handshake_ns = e.wide[TS, U(i)] - found.handshake_start_ns
         if found.resumed >= 0:
             found.resumed = 1
 

@@ -46,7 +46,7 @@ Yields = Iterator[tuple[str, pa.RecordBatch]]
 OUTPUTS: Final = ("calls", "connections", *CROSSING)
 """The tables that a fold yields."""
 LIMIT: Final = EngineLimits().connections
-"""Maximum connections at a time; beyond it, the oldest are given up."""
+"""Maximum connections at a time; beyond it, the oldest are evicted."""
 IDLE_CALLS: Final = 4_096
 """How many calls may wait for a duplicate answer before idle connections are scanned."""
 _MORE: Final = 4_096
@@ -94,7 +94,7 @@ class Fold:
         if self._share == 0:  # every share has all facts
             yield from self._named("_publications", publications(facts))
         yield from self._process(self._released(waiting) + sources, waiting)
-        self._give_up()
+        self._evict()
         yield from self._taken()
 
     def save(self, hashes: Mapping[int, int]) -> FoldState:
@@ -143,7 +143,7 @@ class Fold:
             where, when = arrays.wide[k.KEY, signed[0]], arrays.wide[k.TS, signed[0]]
             yield "_sign_ons", sign_ons_batch(signed, where, when, texts)
         self._events += len(columns)
-        self._let_go(arrays.wide[k.TS])
+        self._expire_calls(arrays.wide[k.TS])
 
     def _run(self, columns: Columns, arrays: k.EventArrays, waiting: Mapping[int, int]) -> None:
         """Run the kernel over all events.
@@ -162,18 +162,18 @@ class Fold:
             memory.reserve(_MORE, _MORE)
             reached = fold(memory.tables(), arrays, reached)
 
-    def _let_go(self, times: Any) -> None:
+    def _expire_calls(self, times: Any) -> None:
         """Finish calls that were answered long before this window, on idle connections too."""
         # It scans all records, so only when their number has doubled since the last scan.
         if len(times) and self._memory.live_calls > max(IDLE_CALLS, 2 * self._calls_left):
             expire_idle(self._memory.tables(), int(times.min()) - 2 * DUPLICATE_WINDOW_NS)
             self._calls_left = self._memory.live_calls
 
-    def _give_up(self) -> None:
-        """Give up the oldest connections when there are too many."""
+    def _evict(self) -> None:
+        """Evict the oldest connections when there are too many."""
         excess = len(self._memory) - LIMIT
         if excess > 0:
-            self._memory.give_up()
+            self._memory.mark_evicted()
             self._end(self._memory.live_slots[:excess], UNKNOWN, _LIMIT_TEXT)
 
     def _end(self, slots: Any, outcome: int, cause: int) -> None:

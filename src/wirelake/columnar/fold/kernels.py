@@ -39,8 +39,8 @@ from .event_arrays import (
     WHOLE,
     EventArrays,
 )
-from .pending import unsettle
-from .tables import FREE_CALLS, FREE_SLOTS, GAVE_UP, KNOWN, Tables, find_slot, new_slot
+from .pending import mark_unsettled
+from .tables import EVICTED, FREE_CALLS, FREE_SLOTS, KNOWN, Tables, find_slot, new_slot
 
 __all__ = ["end", "fold", "slot_of"]
 
@@ -81,18 +81,18 @@ def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
     """Return whether an event waits; then all later ones of the connection wait."""
     found = t.connections[U(slot)]
     if ts_ns >= found.since:
-        found.waits = 1
-    return found.waits
+        found.waiting = 1
+    return found.waiting
 
 
 @kernel
 def _begin(t: Tables, e: EventArrays, i: Int) -> Int:
-    """Add an unknown connection; it may be one that was given up, with open calls."""
+    """Add an unknown connection; it may be one that was evicted, with open calls."""
     slot = new_slot(t, S(e.wide[KEY, U(i)]))
     # After an eviction nothing says whether this one was evicted; order is not trusted then
     # ("Limits" of matching.md).
-    if t.counts[GAVE_UP] and e.narrow[KIND, U(i)] != OPENED:
-        unsettle(t, slot, S(e.wide[TS, U(i)]))
+    if t.counts[EVICTED] and e.narrow[KIND, U(i)] != OPENED:
+        mark_unsettled(t, slot, S(e.wide[TS, U(i)]))
     return slot
 
 
@@ -101,7 +101,7 @@ def _event(t: Tables, e: EventArrays, i: Int, slot: Int, kind: Int) -> None:
     flags = S(e.narrow[FLAGS, U(i)])
     if kind == OPENED:
         if not flags & WHOLE:
-            unsettle(t, slot, S(e.wide[TS, U(i)]))
+            mark_unsettled(t, slot, S(e.wide[TS, U(i)]))
         begin_row(t, e, i, slot)
     elif kind == FAULT:
         e.of_link[U(i)] = _may_be_link(t, e, i, slot)

@@ -21,19 +21,19 @@ from ..state_format import batch_of, check, column, decode, encode, fill
 from .calls import OUTCOMES
 from .pending import PendingEvents
 from .tables import (
-    BORN,
     CALL,
     CALL_TEXTS,
     CLOSED,
     CONNECTION,
     CONNECTION_TEXTS,
     COUNTS,
+    CREATED,
     DONE,
     ENDS,
+    EVICTED,
     FREE,
     FREE_CALLS,
     FREE_SLOTS,
-    GAVE_UP,
     NO,
     NOTHING,
     OPEN,
@@ -132,7 +132,7 @@ class Memory:
     def live_slots(self) -> NDArray[np.int32]:
         """The slots in use, the oldest connection first."""
         used = np.flatnonzero(self._connections["used"]).astype(np.int32)
-        return used[np.argsort(self._connections["born"][used])]
+        return used[np.argsort(self._connections["sequence"][used])]
 
     @property
     def live_calls(self) -> int:
@@ -234,22 +234,22 @@ class Memory:
         self._counts[SIGNED] = 0
         return count
 
-    def give_up(self) -> None:
-        """Note that connections were given up: an unknown connection may be one of them."""
-        self._counts[GAVE_UP] = 1
+    def mark_evicted(self) -> None:
+        """Note that connections were evicted: an unknown connection may be one of them."""
+        self._counts[EVICTED] = 1
 
     # -- who waits ---------------------------------------------------------------------------
 
     def waiting(self) -> NDArray[np.int64]:
         """Return the connections whose events are pending."""
-        waits = self._connections["waits"][self._waiting] != 0
+        waits = self._connections["waiting"][self._waiting] != 0
         return np.asarray(self._connections["connection"][self._waiting[waits]])
 
     def wait(self, since: Mapping[int, int]) -> None:
         """Let exactly these slots wait, each from a time on; events of others are released."""
         slots = np.array(list(since), np.int64)
         over = np.setdiff1d(self._waiting, slots)
-        self._connections["waits"][over] = 0
+        self._connections["waiting"][over] = 0
         self._connections["since"][over] = NEVER
         self._connections["since"][slots] = list(since.values())
         self._waiting = slots
@@ -297,7 +297,7 @@ class Memory:
             oldest.ravel(),
             batch_of(calls),
             words,
-            bool(self._counts[GAVE_UP]),
+            bool(self._counts[EVICTED]),
         )
 
     def restore(self, states: Sequence[tuple[Saved, NDArray[np.bool_]]]) -> list[NDArray[np.int32]]:
@@ -316,10 +316,10 @@ class Memory:
             places = np.full(len(wanted), NO, np.int32)
             places[kept] = slots
             # Numbered again: the counts of several states overlap. The order within each is kept.
-            born = self._counts[BORN] + 1 + np.arange(len(kept))
-            self._counts[BORN] += len(kept)
+            sequence = self._counts[CREATED] + 1 + np.arange(len(kept))
+            self._counts[CREATED] += len(kept)
             fill(self._connections, slots, saved.connections, kept)
-            self._connections["born"][slots] = born
+            self._connections["sequence"][slots] = sequence
             self._connections["since"][slots] = NEVER
             self._oldest[slots] = saved.oldest.reshape(-1, 2)[kept]
             numbers = self._taken(self._free_calls, FREE_CALLS, len(calls))
@@ -330,9 +330,11 @@ class Memory:
                 self._connections[name][slots] = codes[self._connections[name][slots]]
             for name in CALL_TEXTS:
                 self._calls[name][numbers] = codes[self._calls[name][numbers]]
-            self._counts[GAVE_UP] |= saved.gave_up
+            self._counts[EVICTED] |= saved.gave_up
             _link(self.tables(), numbers)
-            self._waiting = np.append(self._waiting, slots[self._connections["waits"][slots] != 0])
+            self._waiting = np.append(
+                self._waiting, slots[self._connections["waiting"][slots] != 0]
+            )
             found.append(slots)
         self._slots[:] = NO
         index_slots(self.tables())

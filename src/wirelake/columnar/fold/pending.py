@@ -30,11 +30,11 @@ __all__ = [
     "EventList",
     "PendingEvents",
     "broken",
-    "hides",
+    "hiding_fault",
+    "mark_unsettled",
     "notice",
     "of_connections",
     "pending_sources",
-    "unsettle",
 ]
 
 
@@ -157,7 +157,7 @@ def broken(t: Tables, slot: Int, direction: Int, ts_ns: Int, code: Int) -> None:
 
 
 @inline
-def unsettle(t: Tables, slot: Int, ts_ns: Int) -> None:
+def mark_unsettled(t: Tables, slot: Int, ts_ns: Int) -> None:
     """Stop matching by order from here on."""
     found = t.connections[U(slot)]
     found.unsettled = 1
@@ -184,7 +184,7 @@ def notice(t: Tables, slot: Int, kind: Int, direction: Int, ts_ns: Int) -> None:
 
 
 @inline
-def hides(t: Tables, slot: Int, call: Int) -> Int:
+def hiding_fault(t: Tables, slot: Int, call: Int) -> Int:
     """Return the code of a fault that may hide the answer of an open call, or NO."""
     found, place = t.calls[U(call)], t.connections[U(slot)]
     # The direction of the answer. A fault in that of the request hides nothing: it was seen.

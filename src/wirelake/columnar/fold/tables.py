@@ -29,19 +29,19 @@ from ..jit.options import Int, S, U, inline, kernel
 
 __all__ = [
     "ANSWERED",
-    "BORN",
     "CALL",
     "CALL_TEXTS",
     "CLOSED",
     "CONNECTION",
     "CONNECTION_TEXTS",
     "COUNTS",
+    "CREATED",
     "DONE",
     "ENDS",
+    "EVICTED",
     "FREE",
     "FREE_CALLS",
     "FREE_SLOTS",
-    "GAVE_UP",
     "KNOWN",
     "NO",
     "NOTHING",
@@ -82,8 +82,8 @@ CONNECTION_TEXTS: Final = (
     *("caller", "signed_on", "receiver", "broken_c2s", "broken_s2c"),
 )
 _TIMES: Final = (
-    *("signed_on_ns", "opened_ns", "closed_ns", "first_ns", "last_ns", "handshake_ns", "shake_ns"),
-    *("quiet_ns", "broken_c2s_ns", "broken_s2c_ns"),
+    *("signed_on_ns", "opened_ns", "closed_ns", "first_ns", "last_ns", "handshake_ns"),
+    *("handshake_start_ns", "quiet_ns", "broken_c2s_ns", "broken_s2c_ns"),
 )
 _COUNTED: Final = (
     *("messages_c2s", "messages_s2c", "bytes_c2s", "bytes_s2c", "requests", "failures", "pushes"),
@@ -92,22 +92,22 @@ _COUNTED: Final = (
 CONNECTION: Final = np.dtype(
     [
         ("connection", "i8"),
-        ("born", "i8"),
+        ("sequence", "i8"),
         ("since", "i8"),
         *((name, "i8") for name in (*_TIMES, *_COUNTED)),
         *((name, "i4") for name in (*CONNECTION_TEXTS, "client_port", "server_port", "chain")),
-        *((name, "i1") for name in ("used", "seen", "waits", "resumed", "unsettled", "awaited")),
+        *((name, "i1") for name in ("used", "seen", "waiting", "resumed", "unsettled", "awaited")),
         *((name, "i1") for name in ("caller_confirmed", "confirmed", "receiver_confirmed")),
     ],
     align=True,
 )
 """A connection. Most fields are columns of its row; beside them:
 
-- `born` counts connections; `used` says that the slot is taken, `seen` that there is a row.
-- `waits`: its events are held back; from `since` on, they are to be.
+- `sequence` counts connections; `used` says that the slot is taken, `seen` that there is a row.
+- `waiting`: its events are held back; from `since` on, they are to be.
 - `caller`, `signed_on` and `receiver`: who is signed on, as `calls`, `connections` and `deliveries`
   see it; and whether the server has confirmed it.
-- `shake_ns`: when a handshake began.
+- `handshake_start_ns`: when a handshake began.
 - What is uncertain: `unsettled`, the directions `awaited` (as bits), the last activity `quiet_ns`
   while it was unsettled, and for each direction where it broke last, and the code.
 """
@@ -138,10 +138,10 @@ FREE, OPEN, ANSWERED, ORDER = range(4)
 ENDS: Final = 18
 """For each slot: of both ends, and of each of their three lists: first, last, and number."""
 
-FREE_SLOTS, FREE_CALLS, DONE, CLOSED, SIGNED, BORN, GAVE_UP = range(7)
+FREE_SLOTS, FREE_CALLS, DONE, CLOSED, SIGNED, CREATED, EVICTED = range(7)
 COUNTS: Final = 7
 """Places in `counts`: how many slots and calls are free; how many calls and connections are final,
-and how many have signed on; how many connections there ever were; whether some were given up."""
+and how many have signed on; how many connections there ever were; whether some were evicted."""
 
 Table = NDArray[Any]
 Codes = NDArray[np.int32]
@@ -312,8 +312,8 @@ def new_slot(t: Tables, connection: Int) -> Int:
     found = t.connections[U(slot)]
     found.connection = connection
     found.used = 1
-    t.counts[BORN] += 1
-    found.born = t.counts[BORN]
+    t.counts[CREATED] += 1
+    found.sequence = t.counts[CREATED]
     _add_slot(t, slot)
     return slot
 

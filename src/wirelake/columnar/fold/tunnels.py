@@ -381,7 +381,7 @@ class TunnelFold:
             reached = fold_tunnels(self._memory.tables(), self.records(), arrays, reached)
         closed = arrays.wide[k.KEY, arrays.order[arrays.narrow[k.KIND, arrays.order] == k.END]]
         self._closed_links = _distinct([self._closed_links, closed])[-_LIMITS.connections :]
-        self._give_up()
+        self._evict()
 
     def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield what became final since the last call."""
@@ -425,8 +425,8 @@ class TunnelFold:
         if self._counts[0] == len(self._final):
             self._final = np.concatenate([self._final, np.empty_like(self._final)])
 
-    def _give_up(self) -> None:
-        """Give up the oldest tunnels when there are too many."""
+    def _evict(self) -> None:
+        """Evict the oldest tunnels when there are too many."""
         known = np.flatnonzero(self._rows["used"])
         ended = self._rows["outcome"][known] >= 0
         for slots, limit in (

@@ -127,7 +127,7 @@ class Top(msgspec.Struct, kw_only=True):
     """Number of topics."""
     topics: list[TopTopic]
     """The topics with the most traffic since the start of the hub."""
-    troubles: list[ClosedConnection]
+    failed_connections: list[ClosedConnection]
     """The last connections closed for an unusual reason, newest first."""
 
 
@@ -177,7 +177,7 @@ def _top(hub: Hub, topics: list[Topic]) -> Top:
         targets=[_target(name, times) for name, times in call_latencies(hub).items()],
         topic_count=len(hub.topics.registry.topics),
         topics=[_topic(each) for each in topics],
-        troubles=list(reversed(hub.table.troubles)),
+        failed_connections=list(reversed(hub.table.failed_connections)),
     )
 
 

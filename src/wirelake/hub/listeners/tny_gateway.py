@@ -55,7 +55,7 @@ from wirelake.protocols.tny.relay_link import (
     TunnelLost,
     TunnelSwitched,
 )
-from wirelake.protocols.tny.session import HandedOn, UserSession
+from wirelake.protocols.tny.session import Forwarded, UserSession
 
 from ..config import Backend, ConfigError
 from ..net.connection import Connection
@@ -153,7 +153,7 @@ class User(Connection):
 
     def on_event(self, event: Event) -> None:
         """Forward messages, or queue them while the tunnel has no link."""
-        if type(event) is HandedOn:
+        if type(event) is Forwarded:
             if self._queued is None:
                 self._forward(event.message, event.raw)
             else:

@@ -36,7 +36,7 @@ __all__ = [
 
 _MAX_CLOSED: Final = 1_000
 """Closed connections kept for `/connz`."""
-_MAX_TROUBLES: Final = 100
+_MAX_FAILED: Final = 100
 """Connections closed for an unusual reason. Kept apart, so that many normal closes do not push
 them out."""
 _USUAL_REASONS: Final = frozenset(
@@ -109,7 +109,7 @@ class ConnectionTable:
         self.lingering: set[TrackedConnection] = set()
         """Closed connections whose peers have not read the last bytes yet."""
         self.closed_connections: deque[ClosedConnection] = deque(maxlen=_MAX_CLOSED)
-        self.troubles: deque[ClosedConnection] = deque(maxlen=_MAX_TROUBLES)
+        self.failed_connections: deque[ClosedConnection] = deque(maxlen=_MAX_FAILED)
         """The last connections that were closed for an unusual reason."""
         self.draining = False
         """Whether the hub shuts down: no connection is accepted."""
@@ -216,7 +216,7 @@ class ConnectionTable:
         )
         self.closed_connections.append(closed)
         if reason not in _USUAL_REASONS:
-            self.troubles.append(closed)
+            self.failed_connections.append(closed)
 
 
 def _decrement(counter: Counter[str], key: str) -> None:

@@ -5,8 +5,8 @@ message came from. A reply carries the row back (section 3 of `docs/decisions/es
 router keeps no state: it removes its row and sends the rest to that channel. Routers may be nested;
 each knows only its own name.
 
-    channel:  Passed(message, raw)   ->   target.forward(router.outward(raw, channel_number))
-    target:   Passed(message, raw)   ->   number, raw = router.homeward(raw)
+    channel:  Passed(message, raw)   ->   target.forward(router.forward_request(raw, number))
+    target:   Passed(message, raw)   ->   number, raw = router.forward_response(raw)
                                           channels[number].forward(raw)
 
 The original writes the number as a bare varint where a Var belongs; both forms are read. A router
@@ -54,7 +54,7 @@ class Router:
         self.name = name
         self._name = name.encode()
 
-    def outward(self, raw: bytes, channel: int) -> bytes:
+    def forward_request(self, raw: bytes, channel: int) -> bytes:
         """Return a message of a channel with our row appended.
 
         A row with our name that the message already has is removed: only we may write one, and a
@@ -65,7 +65,7 @@ class Router:
         added: bytes = codec_seed.encode_message(Message(rows=(row,)))
         return inner[: -len(_END)] + added
 
-    def homeward(self, raw: bytes) -> tuple[int | None, bytes]:
+    def forward_response(self, raw: bytes) -> tuple[int | None, bytes]:
         """Return the channel of a response, and the response without our row.
 
         None without a row of ours, or with one that holds no number: it cannot be delivered.

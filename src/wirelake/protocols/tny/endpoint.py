@@ -23,7 +23,7 @@ __all__ = [
     "CallFailed",
     "DialectSeen",
     "Endpoint",
-    "HandedOn",
+    "Forwarded",
     "NumbersLow",
     "Pinged",
     "Ponged",
@@ -49,7 +49,7 @@ class Requested(Event, frozen=True, gc=False):
     headers: tuple[Header, ...] = ()
 
 
-class HandedOn(Event, frozen=True, gc=False):
+class Forwarded(Event, frozen=True, gc=False):
     """A message of a gateway's user; `raw` is the Message as received. A request waits for an
     answer, as with `Requested`."""
 

@@ -29,7 +29,7 @@ from .endpoint import (
     CallFailed,
     DialectSeen,
     Endpoint,
-    HandedOn,
+    Forwarded,
     NumbersLow,
     Pinged,
     Ponged,
@@ -49,7 +49,7 @@ __all__ = [
     "CallFailed",
     "ClientSession",
     "DialectSeen",
-    "HandedOn",
+    "Forwarded",
     "NumbersLow",
     "Pinged",
     "Ponged",
@@ -159,16 +159,16 @@ class ServerSession(FastPathRequests):
     def _fault(self, error: DecodeError) -> None:
         super()._fault(error)
         if error.code == "verify_failed":
-            self._tell(ResultCode.VERIFY_FAILED)
+            self._send_error(ResultCode.VERIFY_FAILED)
             self._check_numbers()
 
     def _refuse(self, error: DecodeError) -> None:
         self._fail_with(error)
         if error.code not in _SILENT:
-            self._tell(ResultCode.DECODE_ERROR)
+            self._send_error(ResultCode.DECODE_ERROR)
         self._close(error.code, Side.LOCAL, clean=False)
 
-    def _tell(self, code: ResultCode) -> None:
+    def _send_error(self, code: ResultCode) -> None:
         """Push an error code to the client, unless it does not fit the limits."""
         if self.options.tell_errors:
             message = Message(id=0, mode=Mode.PUSH, protocol=SYSTEM_PROTOCOL, code=code)
@@ -177,10 +177,10 @@ class ServerSession(FastPathRequests):
 
 
 class UserSession(ServerSession):
-    """A gateway's end of a user's connection. Messages are handed on as bytes (`HandedOn`), and
+    """A gateway's end of a user's connection. Messages are emitted as bytes (`Forwarded`), and
     responses of the game server are sent by `relay`. Ticks, numbers and limits are handled here."""
 
     def _dispatch(self, message: Message) -> None:
         if message.mode == Mode.REQUEST and not self._accepts(message):
             return
-        self._emit(HandedOn(message, self._reader.raw))
+        self._emit(Forwarded(message, self._reader.raw))
