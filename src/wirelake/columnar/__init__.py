@@ -6,7 +6,7 @@ fast, and leaves to it whatever is not plainly good: tests compare the two row b
 Data passes through the packages from the bottom up, and each imports only from those below it:
 
     read/       the public face: `read_batches`, `read_parallel`, filters
-    fold/       messages to calls, connections, deliveries and tunnels, in kernels
+    fold/       messages to calls, connections, deliveries, tunnels and roll-ups by minute
     pipeline/   `CapturePipeline`: windows of captures to batches; saving and restoring
     decode/     frames of a window to columns of `messages`
     tcp/        packets to contiguous bytes of streams
@@ -18,5 +18,5 @@ Data passes through the packages from the bottom up, and each imports only from 
 `scan/scanner.py`, `tcp/frontend.py`, `pipeline/pipeline.py`, `decode/messages.py`, `fold/fold.py`.
 
 Imported from elsewhere: `capture`, `records`, `protocols`, `wire`. Only this package imports numba.
-No name is exported here, because whoever needs one table should not import everything.
+No name is exported here, so that a user of one table does not import everything.
 """

@@ -13,7 +13,7 @@ Read it in this order: `spark` (sessions, workers, DataFrames and views of a lak
 captures), `doctor` (checks a machine).
 
 pyspark is imported when it is used; `verify` and `doctor` work without it. This package does not
-import hub, client, console or cli, except that `doctor` reads the hub's default ports.
+import hub, client or cli, except that `doctor` reads the hub's default ports.
 """
 
 from __future__ import annotations

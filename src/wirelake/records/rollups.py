@@ -5,7 +5,7 @@
 
 Rows are dicts with the columns of `INPUTS`. A minute begins at a multiple of 60 s since 1970; rows
 without a time are in the minute null. Sums that do not fit an int64 are null. The lake computes the
-same with Spark (`wirelake.lake.engine.rollups`); tests and `lake verify` compare the two.
+same in Arrow (`wirelake.columnar.fold.rollups`); tests and `lake verify` compare the two.
 """
 
 from __future__ import annotations

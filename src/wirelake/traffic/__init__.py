@@ -21,7 +21,7 @@ sends what in which order, lengths, bodies and contents, business commands and t
 magline, the PackId of relay links, the users' addresses in tunnels, and the ephemeral X25519 keys.
 
 Names of protocols are in the modules of `scenes/` and `live/protocols/` alone. This package does
-not import `lake`, `console` or `cli`.
+not import `lake` or `cli`.
 """
 
 from __future__ import annotations

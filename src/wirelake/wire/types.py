@@ -215,7 +215,7 @@ class Protobuf(Layout, kw_only=True):
 
 
 Secret = Annotated[T, SecretMark()]
-"""`Secret[String16]`: masked in every table, log, dissector and console."""
+"""`Secret[String16]`: masked in every table, log and dissector."""
 
 # -- numbers ---------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import Final
 from wirelake.protocols.binding import Auth, Binding, ListenerSettings
 
 from .protocol import PORT, PROTOCOL, Status
+from .session import IDLE_S
 
 __all__ = ["BINDING", "PROTOCOL", "ParcelSettings"]
 
@@ -29,7 +30,7 @@ class ParcelSettings(ListenerSettings, frozen=True, kw_only=True):
     port: int = PORT
     auth: Auth = "token"
     """`token`: a connection must sign on first. `none`: no sign-on; loopback only."""
-    idle_s: float = 60.0
+    idle_s: float = IDLE_S
     """Close a connection after this time without a frame."""
 
 

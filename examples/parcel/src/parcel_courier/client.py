@@ -9,16 +9,14 @@ from wirelake.client import AuthFailed, CallFailed, Notification, Result, Unsupp
 from wirelake.client.connection import ClientConnection, body_of, json_arguments
 from wirelake.protocols.sansio import Event, Role, SessionError
 
-from .protocol import Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome
-from .session import ParcelSession, Received
-
-_IDLE_S = 60.0
+from .protocol import PROTOCOL, Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome
+from .session import IDLE_S, ParcelSession, Received
 
 
 class ParcelConnection(ClientConnection):
     """One connection to a depot."""
 
-    protocol: ClassVar[str] = "parcel"
+    protocol: ClassVar[str] = PROTOCOL.name
     session: ParcelSession
 
     def make_session(
@@ -28,7 +26,7 @@ class ParcelConnection(ClientConnection):
     ) -> ParcelSession:
         """The courier's end."""
         heartbeat_s = self.settings.heartbeat_s
-        idle_s = _IDLE_S if heartbeat_s is None else 2 * heartbeat_s
+        idle_s = IDLE_S if heartbeat_s is None else 2 * heartbeat_s
         return ParcelSession(Role.CLIENT, idle_s=idle_s, now=now)
 
     async def sign_on(self) -> None:

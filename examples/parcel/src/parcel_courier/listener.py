@@ -12,14 +12,14 @@ from wirelake.hub.net.listener import Listener
 from wirelake.protocols.sansio import Event, Role, SessionError
 
 from . import BINDING
-from .protocol import Answer, Ask, Hello, Notice, Status, Welcome
+from .protocol import PROTOCOL, Answer, Ask, Hello, Notice, Status, Welcome
 from .session import ParcelSession, Received
 
 
 class ParcelConnection(Connection):
     """A courier's connection."""
 
-    protocol: ClassVar[str] = "parcel"
+    protocol: ClassVar[str] = PROTOCOL.name
     token_sign_on: ClassVar[bool] = True
     __slots__ = ()
     session: ParcelSession

@@ -15,15 +15,13 @@ from wirelake.traffic.scenes.provider import ProtocolScenes, Scenario
 from wirelake.traffic.scenes.scene import EPOCH_MS, Actor, Scene, sentence
 
 from .protocol import PROTOCOL, Answer, Ask, Hello, Notice, Status, Welcome
-from .session import ParcelSession, Received
-
-_IDLE_S: Final = 60.0
+from .session import IDLE_S, ParcelSession, Received
 
 
 def courier(scene: Scene) -> None:
     """Play one courier: sign on, scan parcels, receive notices, sign off."""
-    client = ParcelSession(Role.CLIENT, idle_s=_IDLE_S, now=scene.now)
-    depot = ParcelSession(Role.SERVER, idle_s=_IDLE_S, now=scene.now)
+    client = ParcelSession(Role.CLIENT, idle_s=IDLE_S, now=scene.now)
+    depot = ParcelSession(Role.SERVER, idle_s=IDLE_S, now=scene.now)
     connection = scene.connect(PROTOCOL.name, client, depot, delay_s=scene.delay(0.02, 0.5))
     name, token = scene.numbers.text("client"), scene.numbers.text("token")
 

@@ -15,6 +15,8 @@ from .protocol import PROTOCOL, Bye, Frame, Ping, Pong
 
 MAX_FRAME_BYTES: Final = 65_536
 """The largest frame; two fields of 16 bits and their lengths fit."""
+IDLE_S: Final = 60.0
+"""Default of `idle_s`."""
 _ANYBODY: Final = ("Ping", "Pong", "Bye")
 
 

@@ -22,10 +22,10 @@ _SHOWN: Final = 50
 _HELP = """Compare a lake with a replay of its captures.
 
 Checks the log and its files. Then replays captures with the reference reader and the matching
-engines, which share no code with what made the lake, and compares the rows of a sample: a fraction
-of the connections, of the clients (with all their connections), of the tunnels (with all their
-links) and of the minutes of the roll-ups. Prints what was compared and each value that differs.
-Exits with 1 if anything is wrong. Needs no Spark and changes nothing.
+engines, a separate implementation of the matching rules, and compares the rows of a sample: a
+fraction of the connections, of the clients (with all their connections), of the tunnels (with all
+their links) and of the minutes of the roll-ups. Prints what was compared and each value that
+differs. Exits with 1 if anything is wrong. Needs no Spark and changes nothing.
 
 \b
 Examples:

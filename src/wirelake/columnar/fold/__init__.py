@@ -17,6 +17,7 @@ In reading order:
     deliveries.py       parts of deliveries, and their merge
     sign_ons.py         sign-ons, and the previous connection of each
     tunnels.py          events of tunnels, and `TunnelFold` over all links; tunnel_kernels.py
+    rollups.py          roll-ups by minute, from the rows of the other tables
     capture_fold.py     `CaptureFold`: all of it for a whole capture, in bounded memory
 
 Nothing here reads captures or decodes bytes.

@@ -9,5 +9,5 @@ Read in this order:
     context      the parts of the hub that listeners and connections use
 
 It may import `hub.rpc`, `hub.auth`, `hub.pubsub` and what is below them; never `hub.listeners`,
-`hub.hub` or `hub.admin`. No protocol is named here.
+`hub.hub` or `hub.admin`. No code here depends on a protocol.
 """
