@@ -9,7 +9,7 @@ import ssl
 from typing import Final
 
 from wirelake.protocols import registry
-from wirelake.protocols.binding import load_reference
+from wirelake.wire.protocol import load_reference
 
 from .connection import ClientConnection, Owner
 from .errors import BadCall, ConnectionLost, Refused

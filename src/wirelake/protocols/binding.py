@@ -25,7 +25,6 @@ client dials `thermo://host:port` and, inside TLS, `thermos://host:port`.
 
 from __future__ import annotations
 
-import importlib
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +40,6 @@ __all__ = [
     "Table",
     "TlsSettings",
     "is_loopback",
-    "load_reference",
 ]
 
 Auth: TypeAlias = Literal["token", "none"]
@@ -132,12 +130,6 @@ class Binding:
         # A code that a newer hub adds is sent as `internal` by protocols that do not list it yet.
         number = self.errors.get(code)
         return self.errors["internal"] if number is None else number
-
-
-def load_reference(reference: str) -> Any:
-    """Import the object named by "module:attribute". Raises ImportError or AttributeError."""
-    module, _, attribute = reference.partition(":")
-    return getattr(importlib.import_module(module), attribute)
 
 
 def is_loopback(host: str | tuple[str, ...]) -> bool:

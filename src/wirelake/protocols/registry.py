@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from wirelake.wire.protocol import Protocol
+from wirelake.wire.protocol import Protocol, load_reference
 from wirelake.wire.walk import dynamics
 
-from .binding import Binding, load_reference
+from .binding import Binding
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -73,8 +72,7 @@ def names() -> list[str]:
 def find(name: str) -> Protocol:
     """Return the protocol of a name."""
     if name in BUILT_IN:
-        module, _, attribute = BUILT_IN[name].partition(":")
-        found = getattr(importlib.import_module(module), attribute)
+        found = load_reference(BUILT_IN[name])
         assert isinstance(found, Protocol)
         return found
     points = [point for point in _points() if point.name == name]

@@ -19,7 +19,7 @@ from .model import Direction
 from .model import Layout as LayoutModel
 from .types import Layout
 
-__all__ = ["Decoded", "Protocol", "Revision"]
+__all__ = ["Decoded", "Protocol", "Revision", "load_reference"]
 
 
 class Decoded(NamedTuple):
@@ -129,11 +129,11 @@ class Protocol:
     @functools.cached_property
     def opener(self) -> Any:
         """The class that opens sealed parts of messages; None when nothing is ever sealed."""
-        return None if self._opener is None else _imported(self._opener)
+        return None if self._opener is None else load_reference(self._opener)
 
     def problems(self, message: Layout, revision: str) -> list[Exception]:
         """Yield what a strict reader of a revision refuses in a message."""
-        return list(_imported(self.revisions[revision].problems)(message))
+        return list(load_reference(self.revisions[revision].problems)(message))
 
     def codec(self, dialect: str | None = None) -> ModuleType:
         """Return the generated module of a dialect."""
@@ -205,7 +205,7 @@ class Protocol:
         return int(scan(buf, start, len(buf), *args))
 
 
-def _imported(name: str) -> Any:
-    """Return the object at `module:attribute`."""
-    module, _, attribute = name.partition(":")
+def load_reference(reference: str) -> Any:
+    """Import the object named by "module:attribute". Raises ImportError or AttributeError."""
+    module, _, attribute = reference.partition(":")
     return getattr(importlib.import_module(module), attribute)

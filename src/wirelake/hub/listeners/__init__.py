@@ -19,8 +19,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from wirelake.protocols import registry
-from wirelake.protocols.binding import load_reference
 from wirelake.wire.errors import unknown
+from wirelake.wire.protocol import load_reference
 
 from ..config import ConfigError
 from ..errors import ERRORS
