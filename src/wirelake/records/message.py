@@ -16,6 +16,7 @@ from typing import Any, Final
 from wirelake.wire import meaning as w
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
+from wirelake.wire.runtime import int64_of
 from wirelake.wire.views.arrow import readable
 from wirelake.wire.walk import alternative_names
 
@@ -94,7 +95,11 @@ class Describer:
         row: dict[str, Any] = dict.fromkeys(SEMANTIC)
         for column, get in self._columns.items():
             value = get(seen)
-            row[column] = readable(value) if isinstance(value, str) else _signed(value)
+            if isinstance(value, str):
+                value = readable(value)
+            elif isinstance(value, int):
+                value = int64_of(value)  # Spark has no unsigned types
+            row[column] = value
         row["ids"] = self._found_ids(seen)
         if body is None and not sealed:
             body = self._body(seen)
@@ -315,12 +320,6 @@ def _walk(value: Any, steps: list[_Step] | None) -> Any:
 
 
 # -- terms -----------------------------------------------------------------------------------
-
-
-def _signed(value: Any) -> Any:
-    """Return an unsigned 64-bit number as the int64 of the same bits."""
-    # Spark has no unsigned types.
-    return value - (1 << 64) if isinstance(value, int) and value >> 63 == 1 else value
 
 
 def _values(term: w.Values, of: _Getter) -> _Getter:

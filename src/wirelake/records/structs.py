@@ -23,6 +23,7 @@ import pyarrow as pa
 from wirelake.protocols import registry
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
+from wirelake.wire.runtime import int64_of
 from wirelake.wire.views.arrow import to_record, var_type
 from wirelake.wire.walk import alternative_names
 
@@ -135,9 +136,7 @@ def _signed(value: Any) -> Any:
         return {key: _signed(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_signed(each) for each in value]
-    if isinstance(value, int) and value >> 63 == 1:
-        return value - (1 << 64)
-    return value
+    return int64_of(value) if isinstance(value, int) else value
 
 
 # -- types -----------------------------------------------------------------------------------

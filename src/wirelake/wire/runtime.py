@@ -410,8 +410,8 @@ def int32_of(value: int) -> int:
 
 
 def int64_of(value: int) -> int:
-    """Return the 64 bits of a protobuf varint as a signed number."""
-    return value - (1 << 64) if value >> 63 else value
+    """Return 64 bits, of a protobuf varint for example, as a signed number."""
+    return value - (1 << 64) if value >> 63 == 1 else value
 
 
 def put_int(value: int, bits: int, field: str) -> bytes:

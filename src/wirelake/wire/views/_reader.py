@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from .. import model as m
 from ..errors import DecodeError, NeedMore
+from ..runtime import int64_of
 
 __all__ = [
     "Reader",
@@ -202,9 +203,9 @@ def to_var_rows(kind: m.Dynamic, value: Any) -> list[dict[str, Any]]:
 def _content(kind: object, value: Any) -> dict[str, Any]:
     match kind:
         case m.Int() | m.Varint() | m.Bool():
-            return {"int": _signed(int(value))}
+            return {"int": int64_of(int(value))}
         case m.Float():
-            bits = _signed(_bits(value)) if math.isnan(value) else None
+            bits = int64_of(_bits(value)) if math.isnan(value) else None
             return {"float": value, "int": bits}
         case m.Blob(text=None):
             return {"bytes": value}
@@ -214,11 +215,6 @@ def _content(kind: object, value: Any) -> dict[str, Any]:
             return {"text": text, "bytes": kept}
         case _:
             return {}
-
-
-def _signed(number: int) -> int:
-    """Return the int64 of the same 64 bits."""
-    return number - (1 << 64) if number >> 63 == 1 else number
 
 
 def _bits(number: float) -> int:
