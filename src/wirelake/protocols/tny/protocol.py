@@ -90,7 +90,11 @@ RELAY_MEANING = Meaning(
     message_id=At("id"),
     target=First(
         *(
-            Join("/", Text(At(f"{name}.instance_id")), Text(At(f"{name}.tunnel_id")))
+            Join(
+                "/",
+                Text(At(f"{name}.{_TUNNELS.instance_id}")),
+                Text(At(f"{name}.{_TUNNELS.tunnel_id}")),
+            )
             for name in sorted(_TUNNELS.messages)
         )
     ),
