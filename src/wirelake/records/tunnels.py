@@ -19,6 +19,8 @@ from .protocol_rules import ADDRESS, PORT, RESULT, rules_of
 from .rows import Closed, MessageRow
 
 __all__ = [
+    "FNV_BASIS",
+    "FNV_PRIME",
     "TunnelRow",
     "TunnelsEngine",
     "fnv1a_63",
@@ -28,8 +30,10 @@ __all__ = [
 ]
 
 
-_BASIS: Final = 0xCBF29CE484222325
-_PRIME: Final = 0x100000001B3
+FNV_BASIS: Final = 0xCBF29CE484222325
+"""The first value of 64-bit FNV-1a."""
+FNV_PRIME: Final = 0x100000001B3
+"""The factor of 64-bit FNV-1a."""
 _MASK: Final = (1 << 64) - 1
 
 
@@ -37,9 +41,9 @@ def fnv1a_63(data: bytes) -> int:
     """Return a hash that fits an int64: 64-bit FNV-1a shifted right by one, and 1 instead of 0."""
     # Stable across processes and versions, unlike hash(), and a few instructions in a kernel: the
     # ids of both readers must be equal.
-    value = _BASIS
+    value = FNV_BASIS
     for byte in data:
-        value = ((value ^ byte) * _PRIME) & _MASK
+        value = ((value ^ byte) * FNV_PRIME) & _MASK
     return (value >> 1) or 1
 
 

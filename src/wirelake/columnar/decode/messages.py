@@ -27,6 +27,7 @@ from wirelake.protocols import registry
 from wirelake.records.message import SEMANTIC
 from wirelake.records.schema import COMMON, schema
 from wirelake.records.structs import messages_schema, struct_type
+from wirelake.records.tunnels import FNV_BASIS, FNV_PRIME
 from wirelake.wire.meaning import Tunnels
 from wirelake.wire.protocol import Protocol
 from wirelake.wire.walk import offset_in_frame
@@ -467,8 +468,8 @@ def _pruned(struct: pa.StructArray, kind: pa.DataType) -> pa.StructArray:
 
 # -- ids of tunnels --------------------------------------------------------------------------
 
-_FNV_BASIS: Final = np.uint64(0xCBF29CE484222325)
-_FNV_PRIME: Final = np.uint64(0x100000001B3)
+_FNV_BASIS: Final = np.uint64(FNV_BASIS)
+_FNV_PRIME: Final = np.uint64(FNV_PRIME)
 
 
 def tunnel_connections(instances: NDArray[Any], tunnels: NDArray[Any]) -> NDArray[np.int64]:

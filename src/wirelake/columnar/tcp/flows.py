@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from wirelake.capture.tcp.assembly import FIN, RST, SYN
 from wirelake.capture.tcp.connections import GRACE_NS
+from wirelake.records.tunnels import FNV_BASIS, FNV_PRIME
 
 from ..jit.options import Int, S, U, inline, kernel
 from ..scan.blocks import MARK_C2S, MARK_RECORDED, MARK_S2C, RECORDED, TS
@@ -126,8 +127,8 @@ _SYN_ACK: Final = SYN | 16
 _C2S: Final = 0
 _S2C: Final = 1
 _TAG_MASK: Final = np.uint64(0x7FFFFFFF)
-_FNV_BASIS: Final = np.uint64(0xCBF29CE484222325)
-_FNV_PRIME: Final = np.uint64(0x100000001B3)
+_FNV_BASIS: Final = np.uint64(FNV_BASIS)
+_FNV_PRIME: Final = np.uint64(FNV_PRIME)
 _MURMUR_1: Final = np.uint64(0xFF51AFD7ED558CCD)
 _MURMUR_2: Final = np.uint64(0xC4CEB9FE1A85EC53)
 

@@ -18,6 +18,8 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from wirelake.records.tunnels import FNV_BASIS, FNV_PRIME
+
 __all__ = [
     "BLOCK",
     "FORMS",
@@ -221,8 +223,7 @@ SERVER: Final = bytes((10, 20, 0, 9))
 _HOST_SPREAD: Final = 0x5851F42D
 _BITS: Final = 31
 _FIRST_PORT: Final = 16_384
-_BASIS: Final = 0xCBF29CE484222325
-_PRIME: Final = np.uint64(0x100000001B3)
+_FNV_PRIME: Final = np.uint64(FNV_PRIME)
 _FIRST_ID: Final = 10**18
 
 
@@ -272,10 +273,10 @@ def connection_ids(instances: Ints, count: int) -> npt.NDArray[np.int64]:
 
 def fnv(parts: list[Bytes]) -> npt.NDArray[np.int64]:
     """FNV-1a over the last axis, cut to 63 bits: how readers derive ids that nobody recorded."""
-    value: Ints = np.full(parts[0].shape[:-1], _BASIS, np.uint64)
+    value: Ints = np.full(parts[0].shape[:-1], FNV_BASIS, np.uint64)
     for part in parts:
         for n in range(part.shape[-1]):
-            value = (value ^ part[..., n].astype(np.uint64)) * _PRIME
+            value = (value ^ part[..., n].astype(np.uint64)) * _FNV_PRIME
     found = (value >> np.uint64(1)).astype(np.int64)
     # 1 instead of 0, as `records.tunnels.fnv1a_63` has it: readers must find the same ids.
     found[found == 0] = 1
