@@ -34,17 +34,15 @@ from wirelake.columnar.fold.deliveries import (
 from wirelake.columnar.fold.groups import Groups, column_of, numbers_or, present
 from wirelake.columnar.fold.sign_ons import previous_connections, with_previous
 from wirelake.records.deliveries import CROSSING
-from wirelake.records.rollups import MINUTE_NS
 from wirelake.records.schema import schema
 from wirelake.tables.snapshot import AddedFile
 
 from .rollups import roll_up
-from .settings import Settings
+from .settings import DAY_NS, QUIET_NS, Settings
 from .step import Outputs, Step, overlaps
 from .tasks import run_tasks
 
 __all__ = [
-    "DAY_NS",
     "Change",
     "is_settled",
     "kept_faults",
@@ -52,10 +50,6 @@ __all__ = [
     "kept_sign_ons",
     "merge",
 ]
-
-DAY_NS: Final = 24 * 60 * MINUTE_NS
-_QUIET_NS: Final = 10 * MINUTE_NS
-"""An acknowledged notification is settled after this long without an event."""
 
 _PARTS, _FAULTS, _PUBLICATIONS = "_delivery_parts", "_delivery_faults", "_publications"
 _SIGN_ONS, _CONNECTIONS = "_sign_ons", "_connections"
@@ -407,12 +401,12 @@ def _write(outputs: Outputs, table: str, rows: pa.Table) -> None:
 def is_settled(parts: pa.Table, now_ns: int) -> pa.Array:
     """Return whether rows of merged parts are final at a time of the captures.
 
-    They are when they were acknowledged and had no event for 10 minutes, or had none for 24 hours.
+    They are when they were acknowledged and had no event for `QUIET_NS`, or had none for `DAY_NS`.
     Without this bound the state of a lake would grow with every notification that is never acked.
     """
     last_ns = column_of(parts, "last_event_ns")
     acked = pc.is_valid(column_of(parts, "acked_ns"))
-    quiet = pc.and_(acked, pc.less_equal(last_ns, now_ns - _QUIET_NS))
+    quiet = pc.and_(acked, pc.less_equal(last_ns, now_ns - QUIET_NS))
     return pc.or_(quiet, pc.less_equal(last_ns, now_ns - DAY_NS))
 
 

@@ -7,16 +7,25 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake.records.rollups import MINUTE_NS
 from wirelake.tables.paths import LakeError
 
 __all__ = [
+    "DAY_NS",
     "DECODED",
+    "QUIET_NS",
     "TABLES",
     "Settings",
     "tables_of",
     "written_tables",
 ]
 
+
+DAY_NS: Final = 24 * 60 * MINUTE_NS
+"""How long a lake waits, in time of the captures: a source this far behind the others has ended,
+and a notification without an event for this long is settled."""
+QUIET_NS: Final = 10 * MINUTE_NS
+"""An acknowledged notification is settled after this long without an event."""
 
 DECODED: Final = ("messages", "faults", "coverage")
 """Tables made by decoding alone; every lake has them."""

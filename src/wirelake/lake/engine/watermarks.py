@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from .settings import DAY_NS
+
 __all__ = ["LATEST", "Latest", "Reached", "complete_ns", "expected_ns", "watermark_ns"]
 
 LATEST: Final = 16
 """Number of latest message times whose median is the watermark."""
-_SILENT_NS: Final = 24 * 3600 * 1_000_000_000
-"""A source this far behind the others has ended; nothing waits for it."""
 
 
 class Latest:
@@ -81,7 +81,7 @@ def expected_ns(sources: Mapping[str, Reached], lateness_ns: int) -> int:
 def _active(sources: Iterable[Reached]) -> list[Reached]:
     every = list(sources)
     newest = max((each.ts_ns for each in every), default=0)
-    return [each for each in every if each.ts_ns > newest - _SILENT_NS]
+    return [each for each in every if each.ts_ns > newest - DAY_NS]
 
 
 def _next_ns(mtimes_ns: Sequence[int], unknown_ns: int) -> int:

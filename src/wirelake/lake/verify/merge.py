@@ -3,10 +3,10 @@
 The events of all sources go through the engines once more, in the order of time, and the rows of
 sampled clients and tunnels are compared with the lake.
 
-A lake may have two rows for one delivery: it lets go of a notification that was acknowledged and
-then silent for 10 minutes, or silent for a day, and what comes later makes a second row. So counts
-and times are compared after merging the rows of a key, and the other columns only of keys with one
-row. For the same reason a fault does not turn `unacked` into `unknown` a day later.
+A lake may have two rows for one delivery: it forgets a notification that is settled (`QUIET_NS` and
+`DAY_NS` of `lake.engine.settings`), and later events make a second row. So counts and times are
+compared after merging the rows of a key, and the other columns only of keys with one row. For the
+same reason a fault does not turn `unacked` into `unknown` after `DAY_NS`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from wirelake.records import (
 from wirelake.records.engine import feed_event
 from wirelake.records.rows import Event, Fact, in_order
 
-from ..engine.settings import Settings
+from ..engine.settings import DAY_NS, Settings
 from .replay import Selection, unexpired
 from .rows import Difference, LakeRows, Report, Row, differences, normalized
 
@@ -39,7 +39,6 @@ _UNLIMITED: Final = EngineLimits(
     deliveries=1 << 62, acknowledged=1 << 62, publications=1 << 62, closed_tunnels=1 << 62
 )
 """The lake merges deliveries without a limit, so the replay must not give one up either."""
-_DAY_NS: Final = 24 * 60 * 60 * 1_000_000_000
 _TIMES: Final = (
     ("first_sent_ns", "first_connection", min),
     ("last_sent_ns", "last_connection", max),
@@ -113,7 +112,7 @@ class _Merge:
             if self._is_sampled(row) and _delivery_key(row) not in dropped:
                 actual.setdefault(_delivery_key(row), []).append(row)
         last_ns = (row["last_sent_ns"] or 0 for each in actual.values() for row in each)
-        final_ns = max(last_ns, default=0) - _DAY_NS
+        final_ns = max(last_ns, default=0) - DAY_NS
         rows = [
             _concluded(each[0], final_ns) if len(each) == 1 else _merged(each)
             for each in actual.values()
