@@ -121,7 +121,6 @@ def read_input(file: str | None) -> bytes:
 
 # -- option types ------------------------------------------------------------------------------
 
-_SIZES: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _TIMES: Final = {"": 1, "s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _AMOUNT: Final = re.compile(r"(?P<number>\d+(\.\d+)?)\s*(?P<unit>[A-Za-z]*)")
 _SECOND: Final = 1_000_000_000
@@ -129,11 +128,12 @@ _SECOND: Final = 1_000_000_000
 
 def size(text: str) -> int:
     """Parse a size, such as 256MB, to bytes."""
-    match = _AMOUNT.fullmatch(text.strip())
-    unit = _SIZES.get(match["unit"].upper()) if match else None
-    if match is None or unit is None or not 1 <= float(match["number"]) * unit < math.inf:
-        raise click.BadParameter(f"{text!r}; expected a number with kB, MB or GB, such as 256MB")
-    return int(float(match["number"]) * unit)
+    from wirelake.traffic import SimulateError, parse_size
+
+    try:
+        return parse_size(text)
+    except SimulateError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 def duration(text: str) -> float:

@@ -233,7 +233,7 @@ _SOURCES: Final = 2
 """Sources per style; further shards are later half hours of the same sources."""
 _MAX_FAULTS: Final = 0.01
 """A scene has about a hundred messages and at most one fault."""
-_UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+_UNITS: Final = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class SimulateError(ValueError):
@@ -241,8 +241,8 @@ class SimulateError(ValueError):
 
 
 def parse_size(text: str) -> int:
-    """Parse a number of bytes with an optional unit: B, KB, MB or GB."""
-    digits = text.strip().rstrip("BbKkMmGg")
+    """Parse a number of bytes with an optional unit: B, KB, MB, GB or TB."""
+    digits = text.strip().rstrip("BbKkMmGgTt")
     unit = text.strip()[len(digits) :].upper()
     try:
         size = float(digits) * _UNITS[unit]
