@@ -116,9 +116,9 @@ class Binding:
     topics_fit: Callable[[Sequence[str]], bool] | None = None
     """Returns whether the protocol can send these topics of one client; None when it always can.
     While the hub has a listener of the protocol, other topics are refused for all clients."""
-    trial_number: int | None = None
+    demo_number: int | None = None
     """The number of the first service of a demo hub; the others follow."""
-    trial_settings: Mapping[str, Any] = field(default_factory=dict)
+    demo_settings: Mapping[str, Any] = field(default_factory=dict)
     """Settings of a demo hub (`wirelake hub --demo`)."""
 
     def __post_init__(self) -> None:

@@ -130,7 +130,7 @@ def _config(config_file: str | None, record: str | None, demo: bool) -> Config:
         config = replace(config, record=replace(config.record, folder=record))
     if demo:
         for name in config.listeners:
-            config = config.with_listener(name, **registry.binding(name).trial_settings)
+            config = config.with_listener(name, **registry.binding(name).demo_settings)
     return config
 
 

@@ -28,7 +28,7 @@ def demo_services() -> Services:
     # Every protocol with numbers gets them for the demo services, also one of another package: its
     # binding names the first.
     bindings = registry.all_bindings().items()
-    first = {name: bound.trial_number for name, bound in bindings if bound.trial_number is not None}
+    first = {name: bound.demo_number for name, bound in bindings if bound.demo_number is not None}
     functions: dict[str, Callable[..., Any]] = {
         "echo": _echo,
         "add": _add,

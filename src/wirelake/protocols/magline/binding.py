@@ -46,7 +46,7 @@ BINDING: Final = Binding(
         "failed": int(ErrorNumber.BUSINESS),
         "internal": int(ErrorNumber.INTERNAL),
     },
-    trial_number=0x1001,
-    trial_settings={"anonymous": True},
+    demo_number=0x1001,
+    demo_settings={"anonymous": True},
 )
 """The binding of magline."""

@@ -81,7 +81,7 @@ BINDING: Final = Binding(
     addressing="numbers",
     max_number=(1 << 31) - 1,
     errors=ERRORS,
-    trial_number=1001,
+    demo_number=1001,
 )
 """The binding of tny."""
 
