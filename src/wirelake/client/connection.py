@@ -43,7 +43,16 @@ from typing import Any, ClassVar, Final, Protocol, cast
 
 import msgspec
 
-from wirelake.protocols.hub_calls import AUTH, CALLS, content_fields, content_of
+from wirelake.protocols.hub_calls import (
+    ACK,
+    AUTH,
+    CALLS,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
+    content_fields,
+    content_of,
+)
 from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError
 from wirelake.wire.errors import invalid
 
@@ -154,19 +163,19 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     async def subscribe(self, topics: Sequence[str], ack: bool, timeout_s: float) -> None:
         """Subscribe to topics."""
-        await self.hub_call("subscribe", {"topics": list(topics), "ack": ack}, timeout_s)
+        await self.hub_call(SUBSCRIBE.name, {"topics": list(topics), "ack": ack}, timeout_s)
 
     async def unsubscribe(self, topics: Sequence[str], timeout_s: float) -> None:
         """End subscriptions."""
-        await self.hub_call("unsubscribe", {"topics": list(topics)}, timeout_s)
+        await self.hub_call(UNSUBSCRIBE.name, {"topics": list(topics)}, timeout_s)
 
     async def ack(self, ids: Sequence[str], timeout_s: float) -> None:
         """Acknowledge notifications."""
-        await self.hub_call("ack", {"ids": list(ids)}, timeout_s)
+        await self.hub_call(ACK.name, {"ids": list(ids)}, timeout_s)
 
     async def publish(self, arguments: dict[str, Any], timeout_s: float) -> Published:
         """Publish a notification."""
-        found = await self.hub_call("publish", arguments, timeout_s)
+        found = await self.hub_call(PUBLISH.name, arguments, timeout_s)
         return Published(str(found.get("id", "")), int(found.get("audience", 0)))
 
     async def fetch(self) -> list[Notification]:

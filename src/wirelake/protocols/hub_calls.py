@@ -182,6 +182,11 @@ class HubCall:
     frequent: bool = False
     """Whether clients call it per message, so that listeners answer it on their fast path."""
 
+    @property
+    def target(self) -> str:
+        """What a protocol that addresses services by name calls."""
+        return f"{HUB_SERVICE}/{self.name}"
+
 
 # The numbers are part of the interface of every hub: clients, the meaning of tny and magline (which
 # hides the arguments of a sign-on) and recordings refer to them. They are declared here only.

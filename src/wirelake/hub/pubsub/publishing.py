@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Final, TypeAlias
 
+from wirelake.protocols.hub_calls import PUBLISH
+
 from ..config import ActiveLimits
 from ..errors import HubError
 from ..observe.counters import Counters
@@ -78,7 +80,7 @@ class Publisher:
         self._queue = queue
         self._limits = limits
         self._counters = counters
-        self._latency = counters.hub_calls["publish"]
+        self._latency = counters.hub_calls[PUBLISH.name]
         self._tap = tap
         self._connections = connections
         self._now_ms = now_ms

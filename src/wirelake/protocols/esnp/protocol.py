@@ -10,7 +10,7 @@ from wirelake.wire import Protocol
 from wirelake.wire.meaning import Equal, HasRow, If, Join, Meaning, Named, RowField, SignOn
 from wirelake.wire.protocol import Revision
 
-from ..hub_calls import AUTH, HUB_SERVICE
+from ..hub_calls import AUTH
 from .layout import AddressKind, FlagType, Message
 
 __all__ = [
@@ -58,7 +58,7 @@ MEANING = Meaning(
     status=If(_TRACE_INFO, None, If(_RESP, If(HasRow("error"), "error", "ok"))),
     reason=RowField("error", "value"),
     body_row=RowField("payload", "data"),
-    sign_on=SignOn(targets=(f"{HUB_SERVICE}/{AUTH.name}",)),
+    sign_on=SignOn(targets=(AUTH.target,)),
 )
 """The meaning of ESNP messages."""
 

@@ -16,7 +16,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, ClassVar, Final
 
-from wirelake.protocols.hub_calls import CALLS, HUB_SERVICE
+from wirelake.protocols.hub_calls import ACK, AUTH, CALLS, PUBLISH, SUBSCRIBE
 
 from ..plan import SimulateError
 from .connection import ClientConnection, RunContext
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 OPERATIONS: Final[dict[str, int]] = {
-    **{f"{HUB_SERVICE}/{call.name}": call.number for call in CALLS.values()},
+    **{call.target: call.number for call in CALLS.values()},
     "test/echo": 1001,
     "test/add": 1002,
     "test/sleep": 1003,
@@ -102,7 +102,7 @@ class Caller:
 
     async def sign_on(self, client: str, token: str) -> None:
         """Authenticate."""
-        await self.must_call("hub/auth", id=client, token=token)
+        await self.must_call(AUTH.target, id=client, token=token)
         self.entry.client = client
 
     def on_response(self, number: int, status: str, read_ns: int, result: Any) -> None:
@@ -157,7 +157,7 @@ class CallingClient(ClientConnection, Caller, Subscriber):
         """Note a notification, and acknowledge it where that was agreed."""
         self.delivered(notification)
         if self.acks:
-            self.start_call("hub/ack", id=notification)
+            self.start_call(ACK.target, id=notification)
 
 
 # -- what callers call -----------------------------------------------------------------------
@@ -316,7 +316,7 @@ class CallingPopulation(ClientPopulation):
         """Return the publisher."""
 
         async def publish(topic: str, content: str) -> tuple[str, int]:
-            found = await self._publisher.must_call("hub/publish", topic=topic, content=content)
+            found = await self._publisher.must_call(PUBLISH.target, topic=topic, content=content)
             return str(found["id"]), int(found["audience"])
 
         return [publish]
@@ -359,7 +359,7 @@ class CallingPopulation(ClientPopulation):
             member.absent = None
         member.client = client
         if member.ticket is None:
-            await client.must_call("hub/subscribe", topics=member.topics, ack=member.acks)
+            await client.must_call(SUBSCRIBE.target, topics=member.topics, ack=member.acks)
         for name in member.topics:
             self.topics.enter(name, client)
 

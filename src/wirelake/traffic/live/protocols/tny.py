@@ -12,6 +12,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, ClassVar, Final
 
+from wirelake.protocols.hub_calls import ACK, SUBSCRIBE
 from wirelake.protocols.sansio import Closed, Event
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import session as tny_session
@@ -240,7 +241,7 @@ class TunnelUser(Caller, Subscriber):
             notification = str(json.loads(message.body or b"{}")["id"])
             self.delivered(notification)
             if self.acks:
-                self.start_call("hub/ack", id=notification)
+                self.start_call(ACK.target, id=notification)
 
     @property
     def idle(self) -> bool:
@@ -318,7 +319,7 @@ class _Gateways(ClientPopulation):
             await user.sign_on(client, run.tokens[client])
             user.acks = number % 2 == 0
             chosen = sorted(run.rng.sample(topics.names, min(2, len(topics.names))))
-            await user.must_call("hub/subscribe", topics=chosen, ack=user.acks)
+            await user.must_call(SUBSCRIBE.target, topics=chosen, ack=user.acks)
             for name in chosen:
                 topics.enter(name, user)
             self._users.append(user)
