@@ -29,6 +29,8 @@ __all__ = [
     "AUTH",
     "BY_NUMBER",
     "CALLS",
+    "DEMO_OPERATIONS",
+    "DEMO_SERVICE",
     "HUB_SERVICE",
     "NOTIFY",
     "NOTIFY_NUMBER",
@@ -54,6 +56,10 @@ __all__ = [
 
 HUB_SERVICE: Final = "hub"
 """The service name of the hub itself; applications cannot use it."""
+DEMO_SERVICE: Final = "test"
+"""The service of a demo hub (`wirelake hub --demo`)."""
+DEMO_OPERATIONS: Final = ("echo", "add", "sleep", "fail")
+"""The operations of that service, in the order of their numbers (`Binding.demo_number`)."""
 NOTIFY: Final = "notify"
 """The operation of a pushed notification, for protocols with names."""
 NOTIFY_NUMBER: Final = 20

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wirelake.protocols import registry
+from wirelake.protocols.hub_calls import DEMO_OPERATIONS, DEMO_SERVICE
 
 from .services import Call, Result, ServiceError, Services
 
@@ -29,15 +30,10 @@ def demo_services() -> Services:
     # binding names the first.
     bindings = registry.all_bindings().items()
     first = {name: bound.demo_number for name, bound in bindings if bound.demo_number is not None}
-    functions: dict[str, Callable[..., Any]] = {
-        "echo": _echo,
-        "add": _add,
-        "sleep": _sleep,
-        "fail": _fail,
-    }
-    for offset, (op, function) in enumerate(functions.items()):
+    functions: tuple[Callable[..., Any], ...] = (_echo, _add, _sleep, _fail)
+    for offset, (op, function) in enumerate(zip(DEMO_OPERATIONS, functions, strict=True)):
         numbers = {name: number + offset for name, number in first.items()}
-        services.service("test", op, thread=False, **numbers)(function)
+        services.service(DEMO_SERVICE, op, thread=False, **numbers)(function)
     return services
 
 

@@ -16,7 +16,16 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, ClassVar, Final
 
-from wirelake.protocols.hub_calls import ACK, AUTH, CALLS, PUBLISH, SUBSCRIBE
+from wirelake.protocols.binding import Binding
+from wirelake.protocols.hub_calls import (
+    ACK,
+    AUTH,
+    CALLS,
+    DEMO_OPERATIONS,
+    DEMO_SERVICE,
+    PUBLISH,
+    SUBSCRIBE,
+)
 
 from ..plan import SimulateError
 from .connection import ClientConnection, RunContext
@@ -25,27 +34,27 @@ from .journal import CallEntry, ConnectionEntry, Journal
 from .population import ClientNames, ClientPopulation, Present, Publish, Subscriber, Topics, scaled
 
 __all__ = [
-    "OPERATIONS",
     "Caller",
     "CallingClient",
     "CallingPopulation",
     "every_call",
     "make_calls",
+    "operation_numbers",
     "random_call",
     "stay_s",
     "together",
 ]
 
-OPERATIONS: Final[dict[str, int]] = {
-    **{call.target: call.number for call in CALLS.values()},
-    "test/echo": 1001,
-    "test/add": 1002,
-    "test/sleep": 1003,
-    "test/fail": 1004,
-}
-"""Operations, with the number that stands for each in protocols without names."""
 _OK: Final = "ok"
 _MS_NS: Final = 1_000_000
+
+
+def operation_numbers(binding: Binding) -> dict[str, int]:
+    """Return the number of each operation in a protocol that addresses services by number."""
+    assert binding.demo_number is not None
+    demo = (f"{DEMO_SERVICE}/{op}" for op in DEMO_OPERATIONS)
+    numbers = {call.target: call.number for call in CALLS.values()}
+    return numbers | {name: number for number, name in enumerate(demo, binding.demo_number)}
 
 
 class Caller:

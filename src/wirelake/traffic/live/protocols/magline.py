@@ -9,18 +9,17 @@ import struct
 from typing import Any, ClassVar, Final
 
 from wirelake.protocols.magline import session as magline
+from wirelake.protocols.magline.binding import BINDING
 from wirelake.protocols.sansio import Event
 
-from ..calling import OPERATIONS, CallingClient, CallingPopulation
+from ..calling import CallingClient, CallingPopulation, operation_numbers
 from ..journal import Journal
 from ..population import MalformedFrame
 
 __all__ = ["POPULATIONS", "Device"]
 
-_COMMANDS: Final = {
-    name: number if number < 100 else int(str(number), 16) for name, number in OPERATIONS.items()
-}
-"""Business commands. The four decimal digits of a service's number are read as hexadecimal."""
+_COMMANDS: Final = operation_numbers(BINDING)
+"""Business commands."""
 _FIN_SHARE: Final = 0.5
 """Share of devices that close their session with FIN."""
 

@@ -16,16 +16,17 @@ from wirelake.protocols.hub_calls import ACK, SUBSCRIBE
 from wirelake.protocols.sansio import Closed, Event
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import session as tny_session
+from wirelake.protocols.tny.binding import BINDING
 from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
 from wirelake.protocols.tny.relay_link import LinkPonged, LinkUp, Relayed, TunnelAnswered
 
 from ...plan import SimulateError
 from ..calling import (
-    OPERATIONS,
     Caller,
     CallingClient,
     CallingPopulation,
     make_calls,
+    operation_numbers,
     stay_s,
     together,
 )
@@ -44,6 +45,8 @@ from ..population import (
 __all__ = ["POPULATIONS", "Gateway", "Player", "TunnelUser"]
 
 _PROTOCOL: Final = "tny"
+_PROTOCOLS: Final = operation_numbers(BINDING)
+"""Protocol numbers of messages by operation."""
 _SERVICE: Final = "game"
 _GOODBYE: Final = "goodbye"
 
@@ -72,7 +75,7 @@ class Player(CallingClient):
 
     def send_request(self, operation: str, arguments: dict[str, Any]) -> tuple[str, int]:
         """Send a request whose body is JSON."""
-        number = OPERATIONS[operation]
+        number = _PROTOCOLS[operation]
         body = json.dumps(arguments).encode()
         found = self.session.request(number, body, now=self.loop.time())
         self.entry.sent("request", "request")
@@ -211,7 +214,7 @@ class TunnelUser(Caller, Subscriber):
 
     def send_request(self, operation: str, arguments: dict[str, Any]) -> tuple[str, int]:
         """Send a request in the tunnel."""
-        number, found = OPERATIONS[operation], self._next_id
+        number, found = _PROTOCOLS[operation], self._next_id
         message = tny.Message(
             id=found,
             protocol=number,
