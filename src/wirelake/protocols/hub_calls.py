@@ -1,4 +1,5 @@
-"""The calls that every hub serves itself: names, numbers, arguments and results.
+"""The calls that every hub serves itself: names, numbers, arguments and results; rules of ids and
+topics.
 
 Declared here once, below hub and client. A protocol that addresses services by name calls
 `hub/<name>`; one that addresses them by number uses the numbers below. comet has commands of its
@@ -19,6 +20,7 @@ UTF-8 is `bytes` where the protocol has such a type, and `content_base64` in JSO
 from __future__ import annotations
 
 import base64
+import re
 from dataclasses import dataclass
 from typing import Any, Final, NotRequired, Protocol, TypedDict
 
@@ -32,6 +34,8 @@ __all__ = [
     "DEMO_OPERATIONS",
     "DEMO_SERVICE",
     "HUB_SERVICE",
+    "MAX_CLIENT_ID_BYTES",
+    "MAX_TOPIC_CHARACTERS",
     "NOTIFY",
     "NOTIFY_NUMBER",
     "PUBLISH",
@@ -51,6 +55,7 @@ __all__ = [
     "TopicsResult",
     "content_fields",
     "content_of",
+    "is_topic_name",
     "notification_json",
 ]
 
@@ -66,6 +71,23 @@ NOTIFY_NUMBER: Final = 20
 """The number of a pushed notification, for protocols with numbers."""
 RESERVED_NUMBERS: Final = range(10, 21)
 """Numbers that services cannot have: the calls, the push, and a reserve."""
+
+MAX_CLIENT_ID_BYTES: Final = 256
+"""Maximum length of a client id: sixteen times the size of the ids of comet's original software."""
+MAX_TOPIC_CHARACTERS: Final = 256
+"""Maximum length of a topic name: the limit of comet's original software."""
+_TOPIC_PUNCTUATION: Final = frozenset("/_-@$")
+_ASCII_TOPIC: Final = re.compile(rf"[A-Za-z0-9/_\-@$]{{1,{MAX_TOPIC_CHARACTERS}}}")
+
+
+def is_topic_name(text: str) -> bool:
+    """Return whether this is a valid topic name: letters, digits and / _ - @ $."""
+    # Nearly all names are ASCII, and the expression is almost three times as fast as the loop.
+    if text.isascii():
+        return _ASCII_TOPIC.fullmatch(text) is not None
+    return len(text) <= MAX_TOPIC_CHARACTERS and all(
+        c.isalpha() or c.isdecimal() or c in _TOPIC_PUNCTUATION for c in text
+    )
 
 
 class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,6 +29,7 @@ from tests.playbooks.comet.peer import (
 )
 from tests.playbooks.playbook import Emits, EmitsKind, rule
 
+from wirelake.hub.config import Limits
 from wirelake.protocols.comet import codec_seed
 from wirelake.protocols.comet.layout import (
     Auth,
@@ -44,7 +45,6 @@ from wirelake.protocols.comet.layout import (
     TopicList,
 )
 from wirelake.protocols.comet.limits import (
-    MAX_CONTENT,
     SEND_COUNT,
     SEND_FRAME,
     ClientOptions,
@@ -183,7 +183,7 @@ def test_the_layout_of_the_document_is_the_default() -> None:
     [
         ([note(n) for n in range(300)], [127, 127, 46, 0]),
         ([note(n, b"x" * 16_000) for n in range(5)], [2, 2, 1, 0]),
-        ([note(n, b"x" * MAX_CONTENT) for n in range(3)], [1, 1, 1, 0]),
+        ([note(n, b"x" * Limits().content_bytes) for n in range(3)], [1, 1, 1, 0]),
     ],
     ids=["many", "large", "largest"],
 )
@@ -226,7 +226,7 @@ def test_the_largest_content_of_one_frame() -> None:
     assert content_limit(16, sealed=False, listed=False) == 32_737
     assert content_limit(16, sealed=False) == 32_736
     assert content_limit(16, sealed=True, listed=False) == 32_712
-    assert MAX_CONTENT == 16_384
+    assert Limits().content_bytes == 16_384
     (arrive(client_book()) >> vector("message_frame_32767") << EmitsKind.of(Notified)).done()
     both = online_pair()
     both.client.exchange_key(secret=SECRET, eph_private=EPH_PRIVATE)

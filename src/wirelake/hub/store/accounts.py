@@ -15,11 +15,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+from wirelake.protocols.hub_calls import MAX_CLIENT_ID_BYTES
+
 from .interface import ClientRow
 from .migrations import StoreError, connect
 
 __all__ = [
-    "MAX_ID_BYTES",
     "add_client",
     "list_clients",
     "new_token",
@@ -27,9 +28,6 @@ __all__ = [
     "rotate_client",
     "token_hash",
 ]
-
-MAX_ID_BYTES = 256
-"""Maximum length of a client id: comet's limit."""
 
 
 def new_token() -> str:
@@ -98,8 +96,8 @@ def _check(id: str) -> None:  # noqa: A002
         size = len(id.encode())
     except UnicodeEncodeError:
         raise StoreError("invalid client id: not valid UTF-8") from None
-    if not 0 < size <= MAX_ID_BYTES:
-        raise StoreError(f"invalid client id of {size} bytes; expected 1 to {MAX_ID_BYTES}")
+    if not 0 < size <= MAX_CLIENT_ID_BYTES:
+        raise StoreError(f"invalid client id of {size} bytes; expected 1 to {MAX_CLIENT_ID_BYTES}")
     if id.startswith("~") or not id.isprintable():
         raise StoreError("invalid client id; expected printable characters, not starting with ~")
 

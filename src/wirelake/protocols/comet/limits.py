@@ -16,7 +16,6 @@ from .arguments import is_id
 from .layout import CONTENT_OVERHEAD, Notification
 
 __all__ = [
-    "MAX_CONTENT",
     "SEND_COUNT",
     "SEND_FRAME",
     "ClientOptions",
@@ -36,9 +35,6 @@ SEND_FRAME: Final = 32_767
 2). We read up to 65535."""
 SEND_COUNT: Final = 127
 """Items in a list that we send: peers that read the count as signed still accept it (rule 2)."""
-MAX_CONTENT: Final = 16_384
-"""Bytes of content that may be published by default: half a frame, so that a list can always carry
-one notification with a long id (rule 8)."""
 
 _DES_BLOCK: Final = 8
 _PINNED_BYTES: Final = 32
