@@ -135,7 +135,7 @@ class CometConnection(Connection):
     """A phone's connection."""
 
     protocol: ClassVar[str] = "comet"
-    acks_all: ClassVar[bool] = True
+    acks_all: ClassVar[bool] = BINDING.inbox
 
     __slots__ = ("_handling_event", "_resend_from", "environ")
 
