@@ -36,6 +36,7 @@ __all__ = [
     "HUB_SERVICE",
     "MAX_CLIENT_ID_BYTES",
     "MAX_TOPIC_CHARACTERS",
+    "NOTIFICATION_ID_BYTES",
     "NOTIFY",
     "NOTIFY_NUMBER",
     "PUBLISH",
@@ -74,6 +75,8 @@ RESERVED_NUMBERS: Final = range(10, 21)
 
 MAX_CLIENT_ID_BYTES: Final = 256
 """Maximum length of a client id: sixteen times the size of the ids of comet's original software."""
+NOTIFICATION_ID_BYTES: Final = 16
+"""Length of the id of a notification (`docs/concepts/hub.md`, Ids)."""
 MAX_TOPIC_CHARACTERS: Final = 256
 """Maximum length of a topic name: the limit of comet's original software."""
 _TOPIC_PUNCTUATION: Final = frozenset("/_-@$")

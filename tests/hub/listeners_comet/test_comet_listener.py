@@ -360,7 +360,7 @@ async def _bad_settings() -> None:
     with pytest.raises(ConfigError, match=r"comet\.require_encryption"):
         async with running(listeners=["comet"], comet={"key": "none", "require_encryption": True}):
             pass
-    with pytest.raises(ConfigError, match=r"limits\.content_bytes.*32711"):
+    with pytest.raises(ConfigError, match=r"limits\.content_bytes.*32709"):
         async with running(listeners=["comet"], limits={"content_bytes": 40_000}):
             pass
 

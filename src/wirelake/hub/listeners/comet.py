@@ -28,7 +28,7 @@ from wirelake.protocols.comet.layout import (
     Unsubscribe,
 )
 from wirelake.protocols.comet.layout import Notification as Message
-from wirelake.protocols.comet.limits import Dialect, ServerOptions, content_limit
+from wirelake.protocols.comet.limits import Dialect, ServerOptions
 from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import X25519ServerKey
 from wirelake.protocols.comet.session import (
@@ -126,7 +126,6 @@ RESEND_S: Final = 1_800.0
 """A heartbeat triggers a resend of what is older than this and not acknowledged, at most this often
 (the original's number). Heartbeats come every 40 s; a resend with each would repeat everything that
 an application is slow to acknowledge."""
-_ID_BYTES: Final = 16
 _REASON_CHARACTERS: Final = 200
 _log = logging.getLogger(__name__)
 
@@ -375,8 +374,8 @@ class CometListener(Listener):
         if settings.require_encryption and not self._keys:
             raise ConfigError('comet.require_encryption: needs comet.key = "x25519"')
         # Checked at the start: otherwise the first large publish would fail for every sealed phone.
-        most = content_limit(_ID_BYTES, sealed=True, dialect=settings.dialect)
-        if self.hub.limits.content_bytes > most:
+        most = BINDING.max_content_bytes
+        if most is not None and self.hub.limits.content_bytes > most:
             raise ConfigError(f"limits.content_bytes: a comet frame holds at most {most} bytes")
 
     def fresh_key(self) -> X25519ServerKey | None:

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from wirelake.protocols.hub_calls import MAX_TOPIC_CHARACTERS, is_topic_name
+from wirelake.protocols.hub_calls import MAX_TOPIC_CHARACTERS, NOTIFICATION_ID_BYTES, is_topic_name
 from wirelake.wire.errors import invalid
 
 from ..config import ActiveLimits
@@ -44,7 +44,7 @@ EPOCH_S: Final = 1_434_253_712
 both sort alike."""
 _COUNTER_BITS: Final = 20
 _COUNTER: Final = (1 << _COUNTER_BITS) - 1
-_ID: Final = re.compile(r"[mp][0-9a-f]{15}")
+_ID: Final = re.compile(rf"[mp][0-9a-f]{{{NOTIFICATION_ID_BYTES - 1}}}")
 _MAX_KEY_CHARACTERS: Final = 256
 """Maximum length of an idempotency key."""
 _TOPIC_RULE: Final = f"1 to {MAX_TOPIC_CHARACTERS} letters, digits and / _ - @ $"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from ..binding import Binding, ListenerSettings
+from ..hub_calls import NOTIFICATION_ID_BYTES
 from .layout import ErrorCode
 from .limits import content_limit, topics_fit
 from .protocol import PROTOCOL
@@ -33,9 +34,6 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """What happens when a client signs on a second time."""
 
 
-_ID_BYTES: Final = 16
-"""The length of the hub's notification ids."""
-
 BINDING: Final = Binding(
     settings=CometSettings,
     listener="wirelake.hub.listeners.comet:CometListener",
@@ -57,7 +55,7 @@ BINDING: Final = Binding(
         "internal": int(ErrorCode.SERVER_ERROR),
     },
     inbox=True,
-    max_content_bytes=content_limit(_ID_BYTES, sealed=True, dialect="hipush"),
+    max_content_bytes=content_limit(NOTIFICATION_ID_BYTES, sealed=True, dialect="hipush"),
     topics_fit=topics_fit,
 )
 """The binding of comet. Error codes are those of the document and of rule 22."""
