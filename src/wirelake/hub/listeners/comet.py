@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import operator
 import os
 import time
 from collections.abc import Sequence
@@ -62,7 +63,6 @@ __all__ = [
 
 _MAX_TEMPLATES: Final = 1_024
 """Templates kept, by type and sizes. Publishers choose the sizes, so the number is bounded."""
-_TIME_SIZE: Final = 8
 
 
 def message_of(notification: Notification) -> Message:
@@ -81,12 +81,14 @@ class CometForm:
     # Joining five byte strings instead of running the codec: at depth 64 the hub delivers 6 million
     # notifications per second to 100 subscribers (benchmarks/results/hub.json, fanout).
 
-    __slots__ = ("_encode", "_templates", "_ts", "name")
+    __slots__ = ("_encode", "_templates", "_time_size", "_ts", "name")
 
     def __init__(self, dialect: Dialect):
         self.name = f"comet {dialect}"
         self._encode = PROTOCOL.codec(dialect).encode_frame
         self._templates: dict[tuple[int, int, int], tuple[bytes, bytes]] = {}
+        # The time is at the end, and all bytes of -1 differ from those of 0.
+        self._time_size = sum(map(operator.ne, self._timed(0), self._timed(-1)))
         self._ts = (0, self._time(0))
 
     def encode(self, notification: Notification) -> bytes:
@@ -105,7 +107,7 @@ class CometForm:
         # show where the id is. The content and the time are at the end.
         before, other = (
             self._encode(Message(msg_type=kind, msg_id=letter * id_size, content=bytes(size)))[
-                : -(size + _TIME_SIZE)
+                : -(size + self._time_size)
             ]
             for letter in "ab"
         )
@@ -118,8 +120,11 @@ class CometForm:
         return template
 
     def _time(self, ts_ms: int) -> bytes:
+        return self._timed(ts_ms)[-self._time_size :]
+
+    def _timed(self, ts_ms: int) -> bytes:
         frame: bytes = self._encode(Message(msg_type=0, msg_id="", content=b"", ts=ts_ms))
-        return frame[-_TIME_SIZE:]
+        return frame
 
 
 RESEND_S: Final = 1_800.0

@@ -12,8 +12,9 @@ from typing import Any, Final, Literal, get_args
 import msgspec
 
 from ..sansio import SessionError
+from . import codec_seed
 from .arguments import is_id
-from .layout import CONTENT_OVERHEAD, Notification
+from .layout import CONTENT_OVERHEAD, Notification, Ok, Reply, TopicList
 
 __all__ = [
     "SEND_COUNT",
@@ -150,6 +151,18 @@ class ClientOptions(msgspec.Struct, frozen=True, kw_only=True):
 # that turns out too large would have to be sealed again under new ones.
 
 
+def _size(reply: Reply) -> int:
+    """Return the bytes of a reply after the length, in dialect seed."""
+    return len(codec_seed.encode_frame(reply)) - _LENGTH_BYTES
+
+
+_LENGTH_BYTES: Final = 2
+_TYPE: Final = _size(Ok())
+_EMPTY_LIST: Final = _size(TopicList(topics=()))
+_EMPTY_TEXT: Final = _size(TopicList(topics=("",))) - _EMPTY_LIST
+_EMPTY_NOTIFICATION: Final = _size(Notification(msg_type=0, msg_id="")) - _TYPE
+
+
 def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogateescape"))
 
@@ -165,10 +178,9 @@ def notification_size(
     notification: Notification, *, sealed: bool, dialect: Dialect = "seed", des: bool = False
 ) -> int:
     """Return the bytes of one notification in a frame; `des`: sealed as the original does."""
-    size = (
-        13 + _utf8_size(notification.msg_id) + _sealed_size(len(notification.content), sealed, des)
-    )
-    return size + 2 + _utf8_size(notification.job_id) if dialect == "hipush" else size
+    content = _sealed_size(len(notification.content), sealed, des)
+    size = _EMPTY_NOTIFICATION + _utf8_size(notification.msg_id) + content
+    return size + _EMPTY_TEXT + _utf8_size(notification.job_id) if dialect == "hipush" else size
 
 
 def content_limit(
@@ -181,9 +193,9 @@ def content_limit(
     des: bool = False,
 ) -> int:
     """Return the bytes of content that fit one frame beside ids of those lengths (rule 8)."""
-    fixed = 1 + 1 + 2 + id_bytes + 2 + 8  # type, msg_type, id, content length, ts
-    fixed += 2 + job_id_bytes if dialect == "hipush" else 0
-    room = SEND_FRAME - fixed - (1 if listed else 0)
+    fixed = (_EMPTY_LIST if listed else _TYPE) + _EMPTY_NOTIFICATION + id_bytes
+    fixed += _EMPTY_TEXT + job_id_bytes if dialect == "hipush" else 0
+    room = SEND_FRAME - fixed
     if des:
         return room // _DES_BLOCK * _DES_BLOCK - 1
     return room - (CONTENT_OVERHEAD if sealed else 0)
@@ -194,7 +206,7 @@ def page(
 ) -> tuple[Notification, ...]:
     """Return the oldest notifications that fit one message_list, at least one (rule 7)."""
     taken: list[Notification] = []
-    size = 2  # type and count
+    size = _EMPTY_LIST
     # At least one, even over the limit: publishing refuses content that could not be sent alone, so
     # this never happens for notifications of the hub, and a list of none would mean "no more".
     for notification in waiting[:SEND_COUNT]:
@@ -207,5 +219,5 @@ def page(
 
 def topics_fit(topics: Sequence[str]) -> bool:
     """Return whether the topic_list of these topics fits one frame (rule 9)."""
-    size = 2 + sum(2 + _utf8_size(topic) for topic in topics)
+    size = _EMPTY_LIST + sum(_EMPTY_TEXT + _utf8_size(topic) for topic in topics)
     return len(topics) <= SEND_COUNT and size <= SEND_FRAME
