@@ -24,7 +24,7 @@ from wirelake.protocols.comet.layout import (
     Unsubscribe,
 )
 from wirelake.protocols.comet.layout import Notification as Message
-from wirelake.protocols.comet.limits import SEND_COUNT, ClientOptions
+from wirelake.protocols.comet.limits import SEND_COUNT, ClientOptions, Dialect
 from wirelake.protocols.comet.sealing import choose_suite
 from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notified, Replied
 from wirelake.protocols.sansio import Event, SessionError
@@ -54,7 +54,7 @@ class CometConnection(ClientConnection):
         given: dict[str, Any] = {}
         if settings.heartbeat_s is not None:
             given["heartbeat_s"] = settings.heartbeat_s
-        dialect = cast(Literal["seed", "hipush", "auto"], settings.dialect or "seed")
+        dialect = cast(Dialect | Literal["auto"], settings.dialect or "seed")
         options = ClientOptions(
             dialect=dialect, allow_plaintext=settings.plaintext, pinned=settings.pinned, **given
         )

@@ -7,10 +7,10 @@ import contextlib
 import functools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final, Literal, cast
+from typing import Any, ClassVar, Final, cast
 
 from wirelake.protocols.esnp.address import address_to_pairs, parse_url
-from wirelake.protocols.esnp.layout import Address, FlagType, Message, Payload, Row
+from wirelake.protocols.esnp.layout import Address, Dialect, FlagType, Message, Payload, Row
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
 from wirelake.protocols.esnp.session import (
@@ -106,7 +106,7 @@ class EsnpConnection(ClientConnection):
         # Random first ids: captures of several runs go into one lake, where calls are matched by
         # id.
         self._open: dict[int, _Open] = {}
-        dialect = cast(Literal["seed", "go"], self.settings.dialect or "seed")
+        dialect = cast(Dialect, self.settings.dialect or "seed")
         options = SessionOptions(dialect=dialect)
         return EsnpSession(Role.CLIENT, options, first_id=1 + secrets.randbits(62), now=now)
 

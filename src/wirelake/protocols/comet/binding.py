@@ -10,7 +10,7 @@ from typing import Final, Literal
 from ..binding import Binding, ListenerSettings
 from ..hub_calls import NOTIFICATION_ID_BYTES
 from .layout import ErrorCode
-from .limits import content_limit, topics_fit
+from .limits import Dialect, OnDuplicate, PushAfter, content_limit, topics_fit
 from .protocol import PROTOCOL
 
 __all__ = ["BINDING", "CometSettings"]
@@ -20,7 +20,7 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """comet."""
 
     port: int = PROTOCOL.port or 0
-    dialect: Literal["seed", "hipush"] = "seed"
+    dialect: Dialect = "seed"
     """The layout of notifications."""
     key: Literal["x25519", "none"] = "x25519"
     """The key offered to clients, so that contents are sealed."""
@@ -28,9 +28,9 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """A file with a static X25519 key, 64 hex digits, that clients may pin."""
     require_encryption: bool = False
     """Refuse lists, and push nothing, before a key exchange."""
-    push_after: Literal["auth", "list"] = "auth"
+    push_after: PushAfter = "auth"
     """When pushes begin: after sign-on, or after the first list, like the original."""
-    on_duplicate: Literal["replace", "reject"] = "replace"
+    on_duplicate: OnDuplicate = "replace"
     """What happens when a client signs on a second time."""
 
 

@@ -11,7 +11,7 @@ What the document leaves open is settled in `docs/decisions/comet.md`; rule numb
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from wirelake.wire.types import (
     I64,
@@ -28,6 +28,8 @@ from wirelake.wire.types import (
     Tag8,
 )
 
+Dialect = Literal["seed", "hipush"]
+"""The layout of notifications (rule 6)."""
 SEALED_PREFIX = b"\x01\0\0\0"
 """Sealed content begins with a version, 1, and a counter of 8 bytes that stays below 2^32."""
 CONTENT_OVERHEAD = 25

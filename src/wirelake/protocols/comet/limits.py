@@ -14,22 +14,21 @@ import msgspec
 from ..sansio import SessionError
 from . import codec_seed
 from .arguments import is_id
-from .layout import CONTENT_OVERHEAD, Notification, Ok, Reply, TopicList
+from .layout import CONTENT_OVERHEAD, Dialect, Notification, Ok, Reply, TopicList
 
 __all__ = [
     "SEND_COUNT",
     "SEND_FRAME",
     "ClientOptions",
     "Dialect",
+    "OnDuplicate",
+    "PushAfter",
     "ServerOptions",
     "content_limit",
     "notification_size",
     "page",
     "topics_fit",
 ]
-
-Dialect = Literal["seed", "hipush"]
-"""The layout of notifications (rule 6)."""
 
 SEND_FRAME: Final = 32_767
 """Bytes after the length that we send: peers that read the length as signed still accept it (rule
@@ -56,8 +55,10 @@ def _above_zero(options: msgspec.Struct, *names: str) -> None:
             raise _bad(name, "expected more than 0")
 
 
-_PushAfter = Literal["auth", "list"]
-_OnDuplicate = Literal["replace", "reject"]
+PushAfter = Literal["auth", "list"]
+"""When pushes begin (rule 18)."""
+OnDuplicate = Literal["replace", "reject"]
+"""What happens when a client signs on a second time (rule 14)."""
 
 
 class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,12 +72,12 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A phone on a bad network signs on within seconds; others occupy a slot (rule 15)."""
     auth_attempts: int = 3
     """Enough for a stale token and its renewal, too few for guessing (rule 15)."""
-    push_after: _PushAfter = "auth"
+    push_after: PushAfter = "auth"
     """`auth` as the document has it; `list` waits for get_message_list, like the original (rule
     18)."""
     require_encryption: bool = False
     """Refuses get_message_list, and pushes nothing, before a key exchange (rule 20)."""
-    on_duplicate: _OnDuplicate = "replace"
+    on_duplicate: OnDuplicate = "replace"
     """What happens when a client is online elsewhere. `replace`: the new connection wins, because a
     phone that has changed networks must not wait for a timeout; `reject` is the original's error 2
     (rule 14)."""
@@ -94,8 +95,8 @@ class ServerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _one_of("dialect", self.dialect, Dialect)
-        _one_of("push_after", self.push_after, _PushAfter)
-        _one_of("on_duplicate", self.on_duplicate, _OnDuplicate)
+        _one_of("push_after", self.push_after, PushAfter)
+        _one_of("on_duplicate", self.on_duplicate, OnDuplicate)
         _above_zero(self, "idle_limit_s", "auth_deadline_s", "auth_attempts")
         _above_zero(self, "max_pending", "max_pending_bytes")
         if self.legacy_hipush and self.dialect != "hipush":

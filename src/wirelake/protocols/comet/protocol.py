@@ -6,6 +6,8 @@ answered in order. All numbers in it come from the layout.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from wirelake.wire import Protocol
 from wirelake.wire.meaning import (
     At,
@@ -21,7 +23,7 @@ from wirelake.wire.meaning import (
     Values,
 )
 
-from .layout import CONTENT_OVERHEAD, SEALED_PREFIX, Frame, Isp, NetworkType
+from .layout import CONTENT_OVERHEAD, SEALED_PREFIX, Dialect, Frame, Isp, NetworkType
 
 __all__ = [
     "MEANING",
@@ -96,7 +98,7 @@ PROTOCOL = Protocol(
     name="comet",
     title="comet: mobile push",
     frame=Frame,
-    dialects=("seed", "hipush"),
+    dialects=get_args(Dialect),
     port=9620,
     binding="wirelake.protocols.comet.binding:BINDING",
     meaning=MEANING,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 from ..binding import Auth, Binding, ListenerSettings
+from .layout import Dialect
 from .protocol import PROTOCOL
 
 __all__ = ["BINDING", "EsnpSettings"]
@@ -19,7 +20,7 @@ class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     port: int = PROTOCOL.port or 0
     auth: Auth = "token"
     """`token`: a connection must call hub/auth first. `none`: no sign-on; loopback only."""
-    dialect: Literal["seed", "go"] = "seed"
+    dialect: Dialect = "seed"
     """How Map and List count their items; `go` for the original's Go programs."""
     revision: Literal["lines", "frames"] = "lines"
     """The revision of the document: row order, and the flag ASYNC."""

@@ -12,7 +12,7 @@ readable. Dialect `go` counts the items of Map and List as the original Go code 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from wirelake.wire.types import (
     U8,
@@ -33,6 +33,9 @@ from wirelake.wire.types import (
     VarI32,
     Varint,
 )
+
+Dialect = Literal["seed", "go"]
+"""How Map and List count their items; `go` as in the original's Go programs."""
 
 
 class RowType(IntEnum):

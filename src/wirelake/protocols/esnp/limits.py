@@ -6,12 +6,12 @@ Section numbers refer to `docs/decisions/esnp.md`. Invalid options raise `Sessio
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, get_args
 
 import msgspec
 
 from ..sansio import SessionError
-from .layout import Version
+from .layout import Dialect, Version
 from .message import Revision
 
 __all__ = ["UNAUTHENTICATED_LIMIT", "SessionOptions"]
@@ -20,8 +20,6 @@ __all__ = ["UNAUTHENTICATED_LIMIT", "SessionOptions"]
 UNAUTHENTICATED_LIMIT: Final = 4096
 """Bytes of a message before a peer is authenticated: the original's value (section 5). A server
 sets `session.message_limit` to it, and resets it after authentication."""
-
-_Dialect = Literal["seed", "go"]
 
 
 def _bad(name: str, why: str) -> SessionError:
@@ -38,7 +36,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     revision: Revision = "lines"
     """The revision of the document: row order, flag 7 and the URL form; the bytes are the same."""
-    dialect: _Dialect = "seed"
+    dialect: Dialect = "seed"
     """How Map and List count their items; `go` for the original's Go programs."""
     strict: bool = False
     """Refuse messages that otherwise only cause warnings: row order, repeated rows, sequence
@@ -76,7 +74,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _one_of("revision", self.revision, Revision)
-        _one_of("dialect", self.dialect, _Dialect)
+        _one_of("dialect", self.dialect, Dialect)
         for name in (
             "message_limit",
             "call_timeout_s",

@@ -6,12 +6,14 @@ the rest (section 3 of `docs/decisions/esnp.md`). All numbers in it come from th
 
 from __future__ import annotations
 
+from typing import get_args
+
 from wirelake.wire import Protocol
 from wirelake.wire.meaning import Equal, HasRow, If, Join, Meaning, Named, RowField, SignOn
 from wirelake.wire.protocol import Revision
 
 from ..hub_calls import AUTH
-from .layout import AddressKind, FlagType, Message
+from .layout import AddressKind, Dialect, FlagType, Message
 
 __all__ = [
     "MEANING",
@@ -70,7 +72,7 @@ PROTOCOL = Protocol(
     name="esnp",
     title="ESNP: service calls and events",
     frame=Message,
-    dialects=("seed", "go"),
+    dialects=get_args(Dialect),
     port=9600,
     binding="wirelake.protocols.esnp.binding:BINDING",
     meaning=MEANING,

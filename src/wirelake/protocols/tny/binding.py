@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 from ..binding import Auth, Binding, ListenerSettings, is_loopback
+from .limits import SessionDialect
 from .message import ResultCode
 from .protocol import PROTOCOL, RELAY
 
@@ -21,7 +22,7 @@ class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     port: int = PROTOCOL.port or 0
     auth: Auth = "token"
     """`token`: a connection must call protocol 10 first. `none`: no sign-on; loopback only."""
-    dialect: Literal["seed", "upstream", "auto"] = "seed"
+    dialect: SessionDialect = "seed"
     """The form of ticks, headers, check codes and waste; `auto` follows the client's ticks."""
     idle_s: float = 180.0
     """Close after this time without a packet; 0: never."""
@@ -41,7 +42,7 @@ class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
     port: int = RELAY.port or 0
     auth: Auth = "token"
     """How a tunnel authenticates: like a tny client."""
-    dialect: Literal["seed", "upstream", "auto"] = "seed"
+    dialect: SessionDialect = "seed"
     """The form of packets."""
     allow: tuple[str, ...] = ()
     """Addresses or networks of gateways. A link is not authenticated, so off loopback either this

@@ -12,7 +12,7 @@ TUNNEL_CONNECTED swapped. See `docs/decisions/tny.md`, section 8.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from wirelake.wire.types import (
     I32LE,
@@ -51,6 +51,9 @@ from wirelake.wire.types import (
     Varint,
     When,
 )
+
+Dialect = Literal["seed", "upstream"]
+"""`seed` is the document's; `upstream` is that of the original software."""
 
 
 class PacketType(IntEnum):

@@ -10,6 +10,7 @@ from typing import Final, Literal, get_args
 import msgspec
 
 from ..sansio import SessionError
+from .layout import Dialect
 from .transform import TransformConfig
 
 __all__ = [
@@ -28,7 +29,7 @@ __all__ = [
     "SessionOptions",
 ]
 
-SessionDialect = Literal["seed", "upstream", "auto"]
+SessionDialect = Literal[Dialect, "auto"]
 """`auto` reads ticks of either form, and writes the form of the peer's last tick (§8.1)."""
 
 PAYLOAD_LIMITS: Final[dict[str, int]] = {"seed": 1 << 20, "upstream": 0xFFFF}

@@ -6,6 +6,8 @@ the layout.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from wirelake.wire import Protocol
 from wirelake.wire.meaning import (
     At,
@@ -25,6 +27,7 @@ from wirelake.wire.meaning import (
 from ..hub_calls import AUTH
 from .layout import (
     SUCCESS,
+    Dialect,
     ForwardHeader,
     Message,
     Mode,
@@ -112,7 +115,7 @@ PROTOCOL = Protocol(
     title="tny: game server messages",
     frame=Packet,
     more=(Message, ForwardHeader, OriginalMessageIdHeader, TracingHeader),
-    dialects=("seed", "upstream"),
+    dialects=get_args(Dialect),
     port=9610,
     binding="wirelake.protocols.tny.binding:BINDING",
     meaning=MEANING,
@@ -124,7 +127,7 @@ RELAY = Protocol(
     name="relay",
     title="RelayPack: gateway links and tunnels of tny",
     frame=RelayPacket,
-    dialects=("seed", "upstream"),
+    dialects=get_args(Dialect),
     port=9611,
     binding="wirelake.protocols.tny.binding:RELAY_BINDING",
     meaning=RELAY_MEANING,

@@ -18,14 +18,14 @@ import hashlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.model import Direction
 
-from .layout import Envelope, Packet
+from .layout import Dialect, Envelope, Packet
 from .protocol import PROTOCOL
 
 __all__ = [
@@ -45,9 +45,6 @@ __all__ = [
     "xor_crypt",
 ]
 
-
-Dialect = Literal["seed", "upstream"]
-"""`seed` is the document's; `upstream` is that of the original software."""
 
 CHECK_BYTES: Final[dict[str, int]] = {"seed": 4, "upstream": 8}
 """Size of the CheckCode in each dialect (§8.3)."""
