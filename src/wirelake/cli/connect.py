@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from wirelake.protocols.hub_calls import ADMIN_PORT
+
 from .errors import BAD_DATA, BAD_USAGE, CommandError
 
 if TYPE_CHECKING:
@@ -157,7 +159,7 @@ def run_client(work: Coroutine[Any, Any, T]) -> T:
 
 # -- the admin API -----------------------------------------------------------------------------
 
-ADMIN_URL: Final = "http://127.0.0.1:9680"
+ADMIN_URL: Final = f"http://127.0.0.1:{ADMIN_PORT}"
 """Default address of the admin API."""
 _TOKEN_VARIABLE: Final = "WIRELAKE_ADMIN_TOKEN"
 _TOKEN_FILE: Final = "admin.token"

@@ -26,6 +26,7 @@ import msgspec
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import ListenerSettings, Table, TlsSettings
+from wirelake.protocols.hub_calls import ADMIN_PORT
 from wirelake.wire.errors import invalid, unknown
 
 __all__ = [
@@ -57,7 +58,7 @@ class AdminSettings(Table, frozen=True, kw_only=True):
     """Whether to listen."""
     host: str = "127.0.0.1"
     """Where to listen."""
-    port: int = 9680
+    port: int = ADMIN_PORT
     """Which port; 0 takes any that is free."""
     tls: TlsSettings | None = None
     """Certificates, to serve HTTPS."""

@@ -28,6 +28,7 @@ import msgspec
 
 __all__ = [
     "ACK",
+    "ADMIN_PORT",
     "AUTH",
     "BY_NUMBER",
     "CALLS",
@@ -60,6 +61,8 @@ __all__ = [
     "notification_json",
 ]
 
+ADMIN_PORT: Final = 9680
+"""The default port of the hub's HTTP server."""
 HUB_SERVICE: Final = "hub"
 """The service name of the hub itself; applications cannot use it."""
 DEMO_SERVICE: Final = "test"

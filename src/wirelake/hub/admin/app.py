@@ -25,6 +25,7 @@ from starlette.routing import BaseRoute, Route
 
 from wirelake import __version__
 from wirelake.protocols.binding import is_loopback
+from wirelake.protocols.hub_calls import ADMIN_PORT
 
 from ..config import meanings
 from ..errors import ERRORS, HubError
@@ -177,7 +178,7 @@ def document(known: Iterable[tuple[str, str]]) -> dict[str, Any]:
             "description": _DOCS,
             "license": {"name": "MIT", "identifier": "MIT"},
         },
-        "servers": [{"url": "http://127.0.0.1:9680", "description": "The default."}],
+        "servers": [{"url": f"http://127.0.0.1:{ADMIN_PORT}", "description": "The default."}],
         "paths": paths,
         "components": {
             "schemas": _components(),
