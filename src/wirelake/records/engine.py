@@ -16,7 +16,7 @@ memory.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
@@ -69,12 +69,6 @@ class Engine(ABC, Generic[Row]):
     @abstractmethod
     def feed(self, row: MessageRow) -> None:
         """Handle a message."""
-
-    def feed_all(self, rows: Iterable[MessageRow]) -> None:
-        """Handle messages, one after the other."""
-        feed = self.feed
-        for row in rows:
-            feed(row)
 
     def fault(self, row: FaultRow) -> None:
         """Handle bytes that cannot be decoded or are missing."""

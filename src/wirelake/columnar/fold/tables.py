@@ -398,10 +398,6 @@ class Texts:
         missing = codes < 0
         return self._array.take(pa.array(codes, mask=missing if missing.any() else None))
 
-    def list_of(self, codes: Iterable[int]) -> list[str | None]:
-        """Return the texts with these codes."""
-        return [None if code < 0 else self.texts[code] for code in codes]
-
 
 def indices_of(array: pa.Array) -> tuple[Codes, list[str]]:
     """Return a column as indices into its distinct texts (-1: null), and these texts."""

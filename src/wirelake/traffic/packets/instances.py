@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,6 @@ _SHORTEST: Final = 0.35
 _LONGEST: Final = 3.0
 """Largest factor of a pause."""
 _MS: Final = np.uint64(1_000_000)
-_Marks: TypeAlias = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(slots=True)
