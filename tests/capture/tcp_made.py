@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,21 +10,22 @@ from pathlib import Path
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Direction
 from wirelake.capture.format.writer import PcapWriter
-from wirelake.capture.tcp.headers import (
-    ACK,
-    FIN,
-    PSH,
-    RST,
-    SYN,
-    cooked,
-    cooked2,
-    ethernet,
-    ip,
-    loopback,
-    tcp,
-)
+from wirelake.capture.tcp.headers import ACK, FIN, PSH, RST, SYN, ethernet, ip, tcp
 
-__all__ = ["ACK", "FIN", "PSH", "RST", "SYN", "Call", "Made", "link_layer", "write"]
+__all__ = [
+    "ACK",
+    "FIN",
+    "PSH",
+    "RST",
+    "SYN",
+    "Call",
+    "Made",
+    "cooked",
+    "cooked2",
+    "link_layer",
+    "loopback",
+    "write",
+]
 
 T0 = 1_700_000_000_000_000_000
 MS = 1_000_000
@@ -110,6 +112,26 @@ def write(path: Path, packets: Iterable[Made]) -> Path:
         for each in packets:
             writer.packet(each.ts_ns, each.data, each.original)
     return path
+
+
+def _ether_type(packet: bytes) -> int:
+    return 0x0800 if packet[0] >> 4 == 4 else 0x86DD
+
+
+def cooked(packet: bytes) -> bytes:
+    """Return a frame of Linux cooked capture, version 1."""
+    return struct.pack(">HHH8sH", 0, 1, 6, bytes(8), _ether_type(packet)) + packet
+
+
+def cooked2(packet: bytes) -> bytes:
+    """Return a frame of Linux cooked capture, version 2."""
+    return struct.pack(">HHIHBB8s", _ether_type(packet), 0, 1, 1, 0, 6, bytes(8)) + packet
+
+
+def loopback(packet: bytes, *, order: str = "<", family6: int = 30) -> bytes:
+    """Return a frame with a BSD null header, or a loopback header (`order` ">")."""
+    family = 2 if packet[0] >> 4 == 4 else family6
+    return struct.pack(order + "I", family) + packet
 
 
 def link_layer(link: int, packet: bytes) -> bytes:

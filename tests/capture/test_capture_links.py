@@ -10,18 +10,9 @@ from hypothesis import strategies as st
 
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.items import Packet, Segment
-from wirelake.capture.tcp.headers import (
-    cooked,
-    cooked2,
-    ethernet,
-    ipv4,
-    ipv6,
-    loopback,
-    segment,
-    tcp,
-)
+from wirelake.capture.tcp.headers import ethernet, ipv4, ipv6, segment, tcp
 
-from .tcp_made import link_layer
+from .tcp_made import cooked, cooked2, link_layer, loopback
 
 CLIENT, SERVER = bytes([10, 0, 0, 9]), bytes([10, 0, 0, 1])
 CLIENT6, SERVER6 = bytes(range(16)), bytes(range(16, 32))

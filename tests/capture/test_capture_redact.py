@@ -20,13 +20,14 @@ from wirelake.capture.format.items import Element, Fact, FileFault, Packet, Secr
 from wirelake.capture.format.reader import elements, read
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.record.recorder import Recorder
-from wirelake.capture.tcp.headers import SYN, cooked, ethernet, ipv4, ipv6, segment, tcp
+from wirelake.capture.tcp.headers import SYN, ethernet, ipv4, ipv6, segment, tcp
 from wirelake.capture.tools.redact import Pseudonyms, Redaction, redact
 from wirelake.protocols import registry
 from wirelake.protocols.comet.layout import Auth, ExchangeKey, Heartbeat, MessageList, Notification
 
 from . import tshark
 from .making import CLIENT, SERVER, T0
+from .tcp_made import cooked
 from .test_capture_corruption import corrupted
 
 COMET = registry.find("comet")

@@ -8,19 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 from tests.columnar.reorder_buffer import ReorderBuffer
+from tests.records.row_batches import batch_from_rows, fault_rows
 
 from wirelake.columnar.pipeline.pipeline import Item
 from wirelake.columnar.read.reader import ReadOptions, open_pipeline, sources
 from wirelake.records import ENGINES
 from wirelake.records.engine import feed_event
-from wirelake.records.rows import (
-    Event,
-    Fact,
-    batch_from_rows,
-    fault_rows,
-    in_order,
-    rows_from_batch,
-)
+from wirelake.records.rows import Event, Fact, in_order, rows_from_batch
 from wirelake.records.schema import schema
 
 __all__ = ["engine_events", "engine_tables", "read_by_engines", "window_events"]

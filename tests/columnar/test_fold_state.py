@@ -12,7 +12,7 @@ from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
 from wirelake.capture.record.recorder import Recorder
-from wirelake.columnar.fold import Fold, FoldState, TunnelFold, tunnel_hash
+from wirelake.columnar.fold import Fold, FoldState, TunnelFold
 from wirelake.columnar.fold.event_builder import id_hash, id_hashes
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records.rows import Opened
@@ -62,7 +62,7 @@ def test_the_hash_of_an_id_is_that_of_the_front_end(tmp_path: Path) -> None:
     for window in pipeline.windows(last=False):
         list(window)
     assert pipeline.save().hashes() == {number: id_hash(number) for number in numbers}
-    assert id_hashes(np.array(numbers)).tolist() == [tunnel_hash(number) for number in numbers]
+    assert id_hashes(np.array(numbers)).tolist() == [id_hash(number) for number in numbers]
 
 
 def test_next_to_nothing_is_remembered_when_all_is_over(tmp_path: Path) -> None:

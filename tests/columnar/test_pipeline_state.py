@@ -17,10 +17,10 @@ from tests.columnar.steps import check_steps, split
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.tcp import headers as make
+from wirelake.columnar.fold.event_builder import id_hash
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.tcp.frontend import FrontEnd
-from wirelake.columnar.tcp.state import share_of
 from wirelake.protocols import registry
 from wirelake.protocols.magline import layout as magline
 from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
@@ -287,7 +287,7 @@ def test_hashes_tell_the_shares(tmp_path: Path) -> None:
         for share in range(3)
         for connection in saved([path], share=share, shares=3)[1].hashes()
     }
-    assert all(share_of(at, 3) == number % 3 for at, number in of_one.items())
+    assert all(id_hash(at) % 3 == number % 3 for at, number in of_one.items())
 
 
 def test_facts_are_told_to_one_share_or_to_all(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from tests.lake.cut_captures import _opened
 from tests.lake.lakes import counted, differing, rows
 from tests.lake.local_engine import run_here
 from tests.lake.tunnel_captures import write_tunnels
+from tests.records.row_batches import batch_from_rows
 
 from wirelake.capture.format.constants import LINK_RAW
 from wirelake.capture.format.writer import PcapWriter
@@ -29,7 +30,7 @@ from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny.protocol import RELAY as RELAY_PROTOCOL
 from wirelake.records import ENGINES
 from wirelake.records.engine import feed_event
-from wirelake.records.rows import Event, batch_from_rows, in_order
+from wirelake.records.rows import Event, in_order
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from wirelake.columnar.fold import tunnel_hash
+from wirelake.columnar.fold.event_builder import id_hash
 from wirelake.lake.engine import tunnels as tunnel_events
 from wirelake.lake.engine.tunnels import EventFiles
 from wirelake.records.deliveries import CROSSING
@@ -85,7 +85,7 @@ def test_a_share_has_its_tunnels_and_all_that_happens_to_links(tmp_path: Path) -
     rows = [event(number, tunnel=number, number=number) for number in range(20)]
     path = write(tmp_path / "1", [*rows, event(30, tunnel=None)])
     for share in range(3):
-        mine = [number for number in range(20) if tunnel_hash(number) % 3 == share]
+        mine = [number for number in range(20) if id_hash(number) % 3 == share]
         assert [each[0] for each in read_events(EventFiles([path], share, 3).all())] == [*mine, 30]
 
 

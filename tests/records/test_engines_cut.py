@@ -12,10 +12,11 @@ from wirelake.records.calls import CallsEngine
 from wirelake.records.connections import ConnectionsEngine
 from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import Engine, EngineLimits, feed_event
-from wirelake.records.rows import Event, Fact, Opened, batch_from_rows, in_order
+from wirelake.records.rows import Event, Fact, Opened, in_order
 from wirelake.records.schema import schema
 from wirelake.records.tunnels import TunnelsEngine, tunnel_connection
 
+from .row_batches import batch_from_rows
 from .scenes import answer, as_set, ask, closed, events, fault, message, run, run_in_steps
 
 ENGINES: dict[str, type[Engine[Any]]] = {

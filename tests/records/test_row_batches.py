@@ -11,15 +11,10 @@ from hypothesis import strategies as st
 from wirelake.protocols import registry
 from wirelake.records.calls import CallsEngine
 from wirelake.records.protocol_rules import rules_of
-from wirelake.records.rows import (
-    MessageRow,
-    batch_from_rows,
-    fault_rows,
-    fields_of,
-    rows_from_batch,
-)
+from wirelake.records.rows import MessageRow, fields_of, rows_from_batch
 from wirelake.records.schema import COMMON, schema
 
+from .row_batches import batch_from_rows, fault_rows
 from .scenes import answer, ask, run
 
 NUMBERS = st.integers(-(2**63), 2**63 - 1)

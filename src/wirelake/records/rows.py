@@ -11,7 +11,6 @@ any way. The rules are in `docs/concepts/matching.md`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -19,7 +18,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .protocol_rules import rules_of
-from .schema import schema
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +30,6 @@ __all__ = [
     "FaultRow",
     "MessageRow",
     "Opened",
-    "batch_from_rows",
-    "fault_rows",
     "fields_of",
     "in_order",
     "opposite",
@@ -157,7 +153,7 @@ def _follow(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-# -- Arrow: batches of `messages` to rows, rows of engines to batches ------------------------------
+# -- Arrow: batches of `messages` to rows ----------------------------------------------------------
 #
 # `to_pylist` creates a Python object per value through generic code. Columns are converted one by
 # one instead: integers straight from the buffer, text through its dictionary, so that equal texts
@@ -174,13 +170,9 @@ _INTEGERS: Final = frozenset(
         "size_bytes",
         "body_bytes",
         "tunnel_link",
-        "missing_bytes",
     }
 )
 _COLUMNS: Final = tuple(name for name in MessageRow.__struct_fields__ if name != "fields")
-_CHUNK: Final = 1_024
-"""Rows converted at a time: few enough to stay in the CPU cache."""
-_FAULT_COLUMNS: Final = FaultRow.__struct_fields__
 
 
 def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
@@ -188,28 +180,6 @@ def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
     columns = [_column(batch, name) for name in _COLUMNS]
     fields = _fields(batch, columns[_COLUMNS.index("protocol")], columns[_COLUMNS.index("name")])
     return list(map(MessageRow, *columns, fields))
-
-
-def fault_rows(batch: pa.RecordBatch) -> list[FaultRow]:
-    """Return the rows of a batch of `faults` that have a direction and a time."""
-    placed = pc.and_(pc.is_valid(batch.column("ts_ns")), pc.is_valid(batch.column("direction")))
-    found = batch.filter(placed)
-    return list(map(FaultRow, *(_column(found, name) for name in _FAULT_COLUMNS)))
-
-
-def batch_from_rows(table: str, rows: Sequence[msgspec.Struct]) -> pa.RecordBatch:
-    """Return the rows of an engine as a batch of their table."""
-    columns = schema(table)
-    chunks = [
-        _columns_of(columns, rows[start : start + _CHUNK])
-        for start in range(0, max(len(rows), 1), _CHUNK)
-    ]
-    arrays = [pa.concat_arrays(pieces) for pieces in zip(*chunks, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=columns)
-
-
-def _columns_of(columns: pa.Schema, rows: Sequence[msgspec.Struct]) -> list[pa.Array]:
-    return [pa.array(list(map(attrgetter(field.name), rows)), type=field.type) for field in columns]
 
 
 # -- columns as lists ------------------------------------------------------------------------

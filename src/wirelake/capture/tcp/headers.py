@@ -35,14 +35,11 @@ __all__ = [
     "SYN",
     "Headers",
     "Note",
-    "cooked",
-    "cooked2",
     "ethernet",
     "headers",
     "ip",
     "ipv4",
     "ipv6",
-    "loopback",
     "segment",
     "tcp",
 ]
@@ -326,19 +323,3 @@ def ethernet(packet: bytes, *, vlans: Sequence[int] = (), padded: bool = False) 
     tags = b"".join(struct.pack(">HH", _VLAN, vlan) for vlan in vlans)
     frame = bytes(12) + tags + struct.pack(">H", _ether_type(packet)) + packet
     return frame.ljust(60, b"\xaa") if padded else frame
-
-
-def cooked(packet: bytes) -> bytes:
-    """Return a frame of Linux cooked capture, version 1."""
-    return struct.pack(">HHH8sH", 0, 1, 6, bytes(8), _ether_type(packet)) + packet
-
-
-def cooked2(packet: bytes) -> bytes:
-    """Return a frame of Linux cooked capture, version 2."""
-    return struct.pack(">HHIHBB8s", _ether_type(packet), 0, 1, 1, 0, 6, bytes(8)) + packet
-
-
-def loopback(packet: bytes, *, order: str = "<", family6: int = 30) -> bytes:
-    """Return a frame with a BSD null header, or a loopback header (`order` ">")."""
-    family = 2 if packet[0] >> 4 == 4 else family6
-    return struct.pack(order + "I", family) + packet

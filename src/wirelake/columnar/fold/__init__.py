@@ -25,6 +25,6 @@ Nothing here reads captures or decodes bytes.
 
 from .fold import Fold
 from .memory import FoldState
-from .tunnels import TunnelFold, events_of_share, tunnel_hash
+from .tunnels import TunnelFold, events_of_share
 
-__all__ = ["Fold", "FoldState", "TunnelFold", "events_of_share", "tunnel_hash"]
+__all__ = ["Fold", "FoldState", "TunnelFold", "events_of_share"]

@@ -35,7 +35,7 @@ from ..decode.messages import tunnel_connections
 from ..state_format import StateError, batch_of, check, records_of
 from . import event_arrays as k
 from .calls import STILL_OPEN, calls_batch, integers
-from .event_builder import Columns, field_of, from_server, id_hash, id_hashes, named, numbers_of
+from .event_builder import Columns, field_of, from_server, id_hashes, named, numbers_of
 from .memory import Memory, TunnelState
 from .tables import NO, NOTHING, Texts, indices_of
 from .tunnel_kernels import (
@@ -52,7 +52,6 @@ __all__ = [
     "TunnelFold",
     "events_of_share",
     "tunnel_arrays",
-    "tunnel_hash",
     "tunnel_rows",
 ]
 
@@ -351,11 +350,6 @@ def _batch(made: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:
 
 
 # -- the fold ----------------------------------------------------------------------------------
-
-
-def tunnel_hash(connection: int) -> int:
-    """Return a hash of a tunnel's connection id; its share is the remainder."""
-    return id_hash(connection)
 
 
 class TunnelFold:

@@ -24,7 +24,7 @@ Conventions that go with them:
   negative index and lets LLVM load neighbouring bytes at once. The two are never mixed in
   arithmetic, because Numba makes their sum a float.
 - Bytes to read are passed as read-only arrays (`readonly`), everything else is writable. So each
-  kernel is compiled for one signature, which `tests/columnar/test_warm.py` checks.
+  kernel is compiled for one signature, which `tests/columnar/test_kernels.py` checks.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def readonly(data: NDArray[np.uint8] | bytes | memoryview) -> NDArray[np.uint8]:
     """Return bytes as a read-only array, the only form in which kernels take their input.
 
     A read-only and a writable array are two types to Numba, and each kernel would be compiled for
-    both (test_warm.py).
+    both (test_kernels.py).
     """
     array = np.frombuffer(data, dtype=np.uint8) if not isinstance(data, np.ndarray) else data.view()
     array.flags.writeable = False

@@ -37,10 +37,8 @@ __all__ = [
     "RestoredFront",
     "mapped",
     "renumbered",
-    "share_of",
 ]
 
-_MASK: Final = (1 << 64) - 1
 _LINKS: Final = ("lru_prev", "lru_next", "closed_prev", "closed_next", "in_share", "drop_reason")
 CONNECTION_COLUMNS: Final = tuple(n for n in flows.CONNECTION.names or () if n not in _LINKS)
 """The saved fields of a connection; the others are computed when it is restored."""
@@ -55,17 +53,6 @@ _PER_WINDOW: Final = (
 )
 STREAM_COLUMNS: Final = tuple(n for n in STREAM.names or () if n not in _PER_WINDOW)
 """The saved fields of a stream."""
-
-
-def share_of(connection: int, shares: int) -> int:
-    """Return the share of a connection that a recorder has numbered.
-
-    The same hash as `flows._hash`, in Python.
-    """
-    value = connection & _MASK
-    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
-        value = (value ^ value >> 33) * factor & _MASK
-    return ((value ^ value >> 33) >> 32) % shares
 
 
 class FrontState(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Kernels are compiled for one signature each, and `warm` calls them all."""
+"""Kernels of the front end are compiled for one signature each."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from wirelake.columnar.read.warm import warm_front_end
+import numpy as np
+
+from wirelake.columnar.tcp import pieces
 
 from . import made_captures as made
 from .reference_streams import by_front_end
@@ -17,17 +19,6 @@ _MODULES = (
     *("scan.blocks", "scan.headers", "tcp.flows"),
     *("tcp.stream_order", "tcp.pieces", "tcp.packets"),
 )
-_WARM = """
-import wirelake.columnar.read.warm as warm, importlib, threading
-warm.warm_front_end()
-for each in {modules!r}:
-    module = importlib.import_module("wirelake.columnar." + each)
-    for name, value in vars(module).items():
-        if hasattr(value, "signatures") and value.py_func.__module__ == module.__name__:
-            if not value.targetoptions.get("forceinline") and len(value.signatures) != 1:
-                raise SystemExit(f"{{each}}.{{name}}: {{value.signatures}}")
-assert threading.active_count() == 1, "nothing may run when a process is forked"
-"""
 
 
 def kernels() -> dict[str, object]:
@@ -46,19 +37,17 @@ def _half(_stream: int, size: int) -> int:
     return size // 2
 
 
-def test_warm_calls_every_kernel() -> None:
-    code = _WARM.format(modules=_MODULES)
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode == 0, run.stderr
-
-
 def test_a_real_capture_needs_no_other_signature(tmp_path: Path) -> None:
-    warm_front_end()
     rng = random.Random(7)
     path = tmp_path / "capture"
     for make in (made.pcap, made.pcapng):
         path.write_bytes(make(rng, made.talks(rng, 12, 0.3)))
         by_front_end([path], made.PORTS, window_bytes=3_000, tail=_half)
+    # These are called by decoders.
+    nowhere, none = pieces.Pieces.empty(0), np.empty(0, np.int64)
+    pieces.delivered(nowhere, none)
+    pieces.ascending_pieces(nowhere, none)
+    pieces.completion_order(np.zeros(1, np.int64))
     several = {name: kernel.signatures for name, kernel in kernels().items()}
     assert {name: found for name, found in several.items() if len(found) != 1} == {}
     assert len(several) == 18
