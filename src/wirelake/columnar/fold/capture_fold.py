@@ -35,7 +35,7 @@ from .groups import column_of, numbers_or, present
 from .sign_ons import with_previous
 from .tunnels import TunnelFold
 
-__all__ = ["DERIVED", "LINKS", "LINK_WAIT_NS", "CaptureFold", "Folded", "Merge", "merge_for"]
+__all__ = ["LINKS", "LINK_WAIT_NS", "CaptureFold", "Folded", "Merge", "merge_for"]
 
 Folded: TypeAlias = tuple[str, Any]
 """The name of a table and a batch of it; or LINKS and a `dict`."""
@@ -47,8 +47,6 @@ _NEEDS: Final = {
     "tunnels": ("_tunnel_events",),
 }
 """By derived table: the tables of folds that it is made from."""
-DERIVED: Final = tuple(_NEEDS)
-"""The tables that are made here."""
 LINKS: Final = "waiting_links"
 """In place of a table: links with bytes behind a hole, and the time from which they wait."""
 LINK_WAIT_NS: Final = 600 * 1_000_000_000

@@ -2,7 +2,8 @@
 
 In reading order:
 
-    reader.py     `read_batches`, `ReadOptions`: a table, through a pipeline and a fold
+    options.py    `ReadOptions`: what to read, and the schema of the result; without Numba
+    reader.py     `read_batches`: a table, through a pipeline and a fold
     parallel.py   `read_parallel`: shares of the connections, each in a process of its own
     warm.py       kernels loaded or compiled before processes are forked
 """

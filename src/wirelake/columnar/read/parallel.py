@@ -27,9 +27,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from ..fold.capture_fold import DERIVED, LINKS, CaptureFold
+from ..fold.capture_fold import LINKS, CaptureFold
 from ..pipeline.pipeline import Item
-from .reader import PLAIN, ReadOptions, finished, merged, open_pipeline
+from ..tcp.frontend import WINDOW_BYTES
+from .options import DERIVED, PLAIN, ReadOptions
+from .reader import finished, merged, open_pipeline
 
 __all__ = [
     "FILTERED",
@@ -335,7 +337,7 @@ def read_windows(
     files = [os.fspath(path) for path in paths]
     sizes = [os.path.getsize(path) for path in files]
     count = _jobs(jobs, sum(sizes), small_bytes)
-    marks = _marks(files, sizes, chosen.window_bytes)
+    marks = _marks(files, sizes, chosen.window_bytes or WINDOW_BYTES)
     opened = (
         open_windows(files, chosen) if count == 1 else Workers(files, chosen, count - 1).windows()
     )

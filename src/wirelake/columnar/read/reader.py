@@ -10,78 +10,36 @@
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.protocols import registry
 from wirelake.records.filter import compile_filter
-from wirelake.records.schema import schema
 
-from ..fold.capture_fold import DERIVED, CaptureFold, Folded, merge_for
+from ..fold.capture_fold import CaptureFold, Folded, merge_for
 from ..pipeline.pipeline import CapturePipeline, Item
 from ..pipeline.window_rows import BATCH_ROWS
 from ..tcp.frontend import WINDOW_BYTES
+from .options import DERIVED, PLAIN, TABLES, ReadOptions, table_schema, whole_schema
 
-__all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "read_batches", "table_schema"]
+__all__ = [
+    "DERIVED",
+    "PLAIN",
+    "TABLES",
+    "ReadOptions",
+    "finished",
+    "merged",
+    "open_pipeline",
+    "read_batches",
+    "sources",
+    "table_schema",
+]
 
-PLAIN: Final = ("messages", "packets", "faults", "coverage")
-"""Tables that the pipeline yields."""
-TABLES: Final = (*PLAIN, *DERIVED)
 _SOURCES: Final = ("messages", "faults", "connections", "facts")
 """The input of folds."""
-
-
-@dataclass(frozen=True)
-class ReadOptions:
-    """What to read, and how."""
-
-    table: str = "messages"
-    protocol: str | None = None
-    """Only this protocol; `messages` then has its struct alone."""
-    force_protocol: str | None = None
-    """The protocol of every connection, whatever its port."""
-    ports: Mapping[int, str] | None = None
-    """Protocols by the server's port; None for the usual ports."""
-    keys: Sequence[str | os.PathLike[str]] = ()
-    """Key logs."""
-    dialects: Mapping[str, str] | None = None
-    """Dialects by protocol."""
-    reveal: bool = False
-    """Whether secret fields are shown."""
-    columns: Sequence[str] | None = None
-    """Columns, or paths into a protocol's struct such as `comet.auth.client_id`; None for all."""
-    filter: str | None = None
-    """A condition in the filter language."""
-    share: int = 0
-    shares: int = 1
-    """The share of the connections to read."""
-    window_bytes: int = WINDOW_BYTES
-
-    def __post_init__(self) -> None:
-        if self.table not in TABLES:
-            raise ValueError(f"unknown table {self.table!r}; expected one of {', '.join(TABLES)}")
-        for name in (self.protocol, self.force_protocol):
-            if name is not None:
-                registry.find(name)
-        if self.filter is not None:
-            compile_filter(self.filter, _whole_schema(self))
-        if self.columns is not None:
-            table_schema(self)
-
-
-def table_schema(options: ReadOptions) -> pa.Schema:
-    """Return the schema of the result."""
-    whole = _whole_schema(options)
-    if options.columns is None:
-        return whole
-    fields = [_field(whole, name) for name in options.columns]
-    return pa.schema(fields, metadata=whole.metadata)
 
 
 def read_batches(
@@ -111,7 +69,7 @@ def open_pipeline(
         keys=options.keys,
         dialects=options.dialects,
         reveal=options.reveal,
-        window_bytes=options.window_bytes,
+        window_bytes=options.window_bytes or WINDOW_BYTES,
         share=options.share,
         shares=options.shares,
         all_facts=options.table in DERIVED,
@@ -168,7 +126,7 @@ def _batches(options: ReadOptions, rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _chosen(options: ReadOptions, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the requested rows and columns; no empty batches."""
-    whole = _whole_schema(options)
+    whole = whole_schema(options)
     wanted = table_schema(options)
     condition = None if options.filter is None else compile_filter(options.filter, whole)
     for found in batches:
@@ -179,16 +137,7 @@ def _chosen(options: ReadOptions, batches: Iterable[pa.RecordBatch]) -> Iterator
             yield _selected(batch, wanted) if options.columns is not None else batch
 
 
-# -- schemas ---------------------------------------------------------------------------------
-
-
-@functools.lru_cache(maxsize=64)
-def _schema_of(table: str, protocols: tuple[str, ...]) -> pa.Schema:
-    return schema(table, protocols)
-
-
-def _whole_schema(options: ReadOptions) -> pa.Schema:
-    return _schema_of(options.table, () if options.protocol is None else (options.protocol,))
+# -- columns ---------------------------------------------------------------------------------
 
 
 def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:
@@ -201,28 +150,6 @@ def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:
         for field in whole
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=whole)
-
-
-def _field(whole: pa.Schema, path: str) -> pa.Field:
-    """Return the field at a path, named by the path."""
-    first, *rest = path.split(".")
-    if first not in whole.names:
-        raise ValueError(f"unknown column {first!r}; expected one of {', '.join(whole.names)}")
-    found = whole.field(first)
-    for name in rest:
-        inner = found.type
-        known = (
-            [inner.field(at).name for at in range(inner.num_fields)] if _is_struct(inner) else []
-        )
-        if name not in known:
-            there = f"; expected one of {', '.join(known)}" if known else ""
-            raise ValueError(f"unknown column {name!r} in {found.name}{there}")
-        found = inner.field(name)
-    return found.with_name(path)
-
-
-def _is_struct(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_struct(kind))
 
 
 def _selected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:

@@ -40,7 +40,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
+from wirelake.columnar.read.options import TABLES, ReadOptions, table_schema
 from wirelake.protocols import registry
 from wirelake.records.filter import FilterError, tokens
 

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from wirelake.columnar.read.reader import ReadOptions, table_schema
+from wirelake.columnar.read.options import ReadOptions, table_schema
 from wirelake.records import filter_nodes as n
 from wirelake.records.filter import FilterError, compile_filter
 from wirelake.records.schema import schema

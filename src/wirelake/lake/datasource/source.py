@@ -23,7 +23,7 @@ import heapq
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
@@ -43,8 +43,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from wirelake.columnar.pipeline.pipeline import Item
-from wirelake.columnar.read.reader import DERIVED, finished, open_pipeline, table_schema
+from wirelake.columnar.read.options import DERIVED, table_schema
 from wirelake.tables.inputs import Capture, Watch, admit
 from wirelake.tables.snapshot import Input, Snapshot, Source
 
@@ -63,6 +62,9 @@ from .paths import (
     listings,
 )
 from .pushdown import conditions, pruned
+
+if TYPE_CHECKING:
+    from wirelake.columnar.pipeline.pipeline import Item
 
 __all__ = [
     "CaptureReader",
@@ -363,6 +365,10 @@ def read_task(request: Request, task: InputPartition) -> Iterator[pa.RecordBatch
 
 def read_share(request: Request, share: Share) -> Iterator[pa.RecordBatch]:
     """Return the rows of a share."""
+    # Not at the top: Spark starts a process for each question about a query (its schema, filters,
+    # tasks), and only those that read need the kernels. Their import takes 0.3 s of CPU time.
+    from wirelake.columnar.read.reader import finished, open_pipeline
+
     options = replace(request.read, share=share.share, shares=share.shares)
     # By default faults are rows of `faults`, never errors: an exception fails the task four times
     # and then the query.
