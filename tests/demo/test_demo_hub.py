@@ -60,7 +60,7 @@ def test_last_error_of_the_hub_is_reported(tmp_path: Path) -> None:
     try:
         until(died)
         assert died().startswith("the hub ended: ")
-        assert "unknown field `prt`" in died()
+        assert "unknown key 'prt'" in died()
         with pytest.raises(CommandError, match="the hub did not stop cleanly: "):
             hub.stop()
     finally:

@@ -10,11 +10,11 @@ import inspect
 import json
 import types
 from collections.abc import Iterator
-from typing import Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wirelake.hub.config import Backend, meanings, tables
+from wirelake.hub.config import Backend, bounds_text, meanings, tables
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
 from wirelake.protocols.binding import TlsSettings
@@ -76,6 +76,10 @@ def _table(title: str, kind: Any) -> Iterator[str]:
 def type_words(kind: Any) -> str:
     """Return the name of a type for readers of the page."""
     origin, inner = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        number = msgspec.inspect.type_info(kind)
+        assert isinstance(number, msgspec.inspect.IntType | msgspec.inspect.FloatType)
+        return f"{type_words(inner[0])}, {bounds_text(number)}"
     if origin is Literal:
         return ", ".join(f"`{json.dumps(each)}`" for each in inner)
     if origin in (Union, types.UnionType):

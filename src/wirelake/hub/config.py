@@ -3,7 +3,9 @@
 The table of a listener is declared in the binding of its protocol
 (`wirelake.protocols.binding.Binding.settings`); the tables below are the hub's own. Each field's
 docstring is its comment in the file that `wirelake hub init` writes, so the two cannot disagree.
-Each limit has the reason for its default; limits of a protocol are in its package.
+Each limit has the reason for its default; limits of a protocol are in its package. Annotations
+bound what would stop the hub or overflow; `Config` checks them, so that a configuration made in
+Python is as safe as a file.
 
 The file is read once: changed limits and certificates are applied on SIGHUP (`Hub.reload`), other
 changes need a restart.
@@ -20,7 +22,7 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -39,12 +41,27 @@ __all__ = [
     "Limits",
     "RecordSettings",
     "StoreSettings",
+    "bounds_text",
     "config_text",
     "load_config",
     "make_config",
     "meanings",
     "tables",
 ]
+
+
+_MAX_COUNT: Final = (1 << 31) - 1
+"""The largest count and buffer size: both event loops pass some of them to C as an int."""
+_MAX_PORT: Final = 0xFFFF
+_MAX_SECONDS: Final = 1e9
+"""The longest time: 31 years. A timer of an infinite one would overflow."""
+
+Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
+"""How many of something that the hub cannot do without."""
+CountOrNone: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
+"""How many of something that 0 turns off."""
+Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=_MAX_SECONDS)]
+"""A time."""
 
 
 class ConfigError(Exception):
@@ -102,7 +119,7 @@ class StoreSettings(Table, frozen=True, kw_only=True):
     synchronous: Literal["full", "normal"] = "full"
     """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
     failure may lose the last moments."""
-    server: int = 0
+    server: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] = 0
     """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
 
 
@@ -115,9 +132,9 @@ class RecordSettings(Table, frozen=True, kw_only=True):
     """The name of this hub in recordings."""
     keys: bool = False
     """Also record the keys of connections, so that sealed contents can be read."""
-    rotate_bytes: int = 64 << 20
+    rotate_bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 50)] = 64 << 20
     """Maximum size of a file."""
-    rotate_s: float = 300.0
+    rotate_s: Seconds = 300.0
     """Maximum duration of a file."""
     tables: bool = False
     """Keep live tables of calls, deliveries and connections; every message is decoded for them."""
@@ -126,48 +143,48 @@ class RecordSettings(Table, frozen=True, kw_only=True):
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Limits per hub, address, connection and client."""
 
-    connections: int = 100_000
+    connections: Count = 100_000
     """Open connections on all listeners: 400 MB when they are idle."""
-    connections_per_address: int = 20_000
+    connections_per_address: Count = 20_000
     """Open connections from one address: a carrier's gateway has thousands of phones behind one."""
-    half_open_per_address: int = 256
+    half_open_per_address: Count = 256
     """Connections from one address that have not signed on."""
-    half_open: int = 16_384
+    half_open: Count = 16_384
     """Connections from all addresses that have not signed on."""
-    connects_per_s: float = 5_000.0
+    connects_per_s: Annotated[float, msgspec.Meta(ge=1, le=1e9)] = 5_000.0
     """Connections accepted per second on average; bursts may be twice that."""
-    bytes_per_turn: int = 16_384
+    bytes_per_turn: Count = 16_384
     """Received bytes of one connection that are processed in one turn of the loop: five thousand
     of the smallest frames, about twenty milliseconds."""
-    write_buffer: int = 1 << 20
+    write_buffer: Count = 1 << 20
     """Unread bytes after which a peer counts as slow: several seconds for a phone."""
-    slow_reader_s: float = 30.0
+    slow_reader_s: Seconds = 30.0
     """How long a peer may be slow before it is disconnected."""
-    frame_s: float = 10.0
+    frame_s: Seconds = 10.0
     """How long a frame may take to arrive, in addition to the time for its bytes."""
-    frame_bytes_per_s: float = 1_024.0
+    frame_bytes_per_s: Annotated[float, msgspec.Meta(gt=0, le=1e12)] = 1_024.0
     """Minimum rate at which a frame may arrive."""
-    auth_s: float = 10.0
+    auth_s: Seconds = 10.0
     """Time to sign on, where the protocol has no limit of its own."""
-    auth_attempts: int = 3
+    auth_attempts: Count = 3
     """Failed sign-ons on one connection."""
-    in_flight: int = 256
+    in_flight: Count = 256
     """Unacknowledged notifications pushed to one client; further ones wait."""
-    calls: int = 256
+    calls: Count = 256
     """Running calls of one connection."""
-    subscriptions: int = 127
+    subscriptions: CountOrNone = 127
     """Topics of one client: as many as fit one comet topic_list."""
-    topics: int = 1_000_000
+    topics: CountOrNone = 1_000_000
     """Topics with subscribers."""
-    content_bytes: int = 16_384
+    content_bytes: Count = 16_384
     """Content of one notification: half a comet frame (comet rule 8)."""
-    inbox: int = 10_000
+    inbox: Count = 10_000
     """Backlog of one client; beyond that the oldest become dead letters."""
-    ttl_s: int = 7 * 86_400
+    ttl_s: Annotated[int, msgspec.Meta(ge=0, le=int(_MAX_SECONDS))] = 7 * 86_400
     """Default time to live of a notification."""
-    tail_watchers: int = 16
+    tail_watchers: CountOrNone = 16
     """Readers of `/v1/tail` at the same time; the filter of each is applied to every message."""
-    drain_s: float = 5.0
+    drain_s: Annotated[float, msgspec.Meta(ge=0, le=_MAX_SECONDS)] = 5.0
     """How long running calls may take when the hub shuts down."""
 
 
@@ -226,6 +243,16 @@ class Config(Table, frozen=True, kw_only=True):
         # open a port.
         defaults = {name: registry.binding(name).settings() for name in registry.BUILT_IN}
         msgspec.structs.force_setattr(self, "listeners", {**defaults, **self.listeners})
+        for name in (*self.listeners, *_OWN_TABLES):
+            kind: type = type(self.table(name))
+            problem = _problem(name, self.table(name), _type_info(kind))
+            if problem is not None:
+                raise ConfigError(problem)
+        # Here and not in `ListenerSettings.check`: a protocol of another package may override it.
+        for name, port in self.ports.items():
+            _check_port(f"{name}.port", port, 0)
+        for number, backend in enumerate(self.gateway.backends):
+            _check_port(f"gateway.backends[{number}].port", backend.port, 1)
         for name, listener in self.listeners.items():
             try:
                 listener.check(name)
@@ -233,8 +260,6 @@ class Config(Table, frozen=True, kw_only=True):
                 raise ConfigError(str(error)) from error
         if self.gateway.enabled and not self.gateway.backends:
             raise ConfigError("gateway.backends: a gateway needs at least one backend")
-        if not 0 <= self.store.server <= 0xFF:
-            raise ConfigError(invalid("store.server", self.store.server, "0-255"))
 
     def table(self, name: str) -> Any:
         """Return a table by its name in the file: a listener's settings, or one of the hub's."""
@@ -267,7 +292,8 @@ def make_config(data: Mapping[str, Any]) -> Config:
         try:
             settings = msgspec.convert(values, kind)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"[{name}]: {error}") from error
+            problem = _problem(name, values, _type_info(kind))
+            raise ConfigError(problem or f"[{name}]: {error}") from error
         (own if name in _OWN_TABLES else listeners)[name] = settings
     return Config(listeners=listeners, **own)
 
@@ -294,6 +320,121 @@ def load_config(path: str | Path | None) -> Config:
         raise ConfigError(f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+# -- what is wrong with a value ------------------------------------------------------------------
+
+# msgspec decides whether a file is valid; these functions explain it in the terms of TOML, and
+# check values that were never decoded. msgspec's own texts name Python types and JSON paths.
+
+_TOML_TYPES: Final[dict[type, str]] = {
+    bool: "a boolean",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    tuple: "an array",
+    dict: "a table",
+}
+
+
+def _check_port(key: str, port: int, lowest: int) -> None:
+    # The operating system takes a port modulo 65536, or reports an error that names no key.
+    if not lowest <= port <= _MAX_PORT:
+        raise ConfigError(f"{key}: {invalid('port', port, f'{lowest}-{_MAX_PORT}')}")
+
+
+@cache
+def _type_info(kind: type) -> msgspec.inspect.Type:
+    return msgspec.inspect.type_info(kind)
+
+
+def _problem(key: str, value: Any, kind: msgspec.inspect.Type) -> str | None:
+    """Return what is wrong with a value, decoded or as a struct; None when nothing is found."""
+    types = kind.types if isinstance(kind, msgspec.inspect.UnionType) else (kind,)
+    if not all(isinstance(each, tuple(_PYTHON_TYPES)) for each in types):
+        return None  # a type that only another package's settings have
+    accepted = [each for each in types if _has_type(value, each)]
+    if not accepted:
+        # None cannot be written in TOML: a key that is left out has it.
+        expected = " or ".join(
+            _TOML_TYPES[_PYTHON_TYPES[type(each)][0]]
+            for each in types
+            if not isinstance(each, msgspec.inspect.NoneType)
+        )
+        return f"{key}: expected {expected}, got {_TOML_TYPES.get(type(value), 'a date or time')}"
+    match accepted[0]:
+        case msgspec.inspect.StructType() as table:
+            return _table_problem(key, value, table)
+        case msgspec.inspect.VarTupleType(item_type=item):
+            found = (_problem(f"{key}[{n}]", each, item) for n, each in enumerate(value))
+            return next(filter(None, found), None)
+        case msgspec.inspect.LiteralType(values=values) if value not in values:
+            expected = f"one of {', '.join(map(str, values))}"
+            return f"{key}: {invalid('value', value, expected)}"
+        case msgspec.inspect.IntType() | msgspec.inspect.FloatType() as number:
+            if not _in_bounds(value, number):
+                return f"{key}: {invalid('value', value, bounds_text(number))}"
+    return None
+
+
+def _table_problem(name: str, value: Any, kind: msgspec.inspect.StructType) -> str | None:
+    names = [field.name for field in kind.fields]
+    if isinstance(value, Mapping):
+        for key in value:
+            if key not in names:
+                return f"[{name}]: {unknown('key', key, names)}"
+        for field in kind.fields:
+            if field.required and field.name not in value:
+                return f"[{name}]: missing key {field.name!r}"
+    else:
+        value = {key: getattr(value, key) for key in names}
+    found = (
+        _problem(f"{name}.{field.name}", value[field.name], field.type)
+        for field in kind.fields
+        if field.name in value
+    )
+    return next(filter(None, found), None)
+
+
+_PYTHON_TYPES: Final[dict[type[msgspec.inspect.Type], tuple[type, ...]]] = {
+    msgspec.inspect.BoolType: (bool,),
+    msgspec.inspect.IntType: (int,),
+    msgspec.inspect.FloatType: (float, int),
+    msgspec.inspect.StrType: (str,),
+    msgspec.inspect.LiteralType: (str,),
+    msgspec.inspect.NoneType: (type(None),),
+    msgspec.inspect.StructType: (dict, msgspec.Struct),
+    msgspec.inspect.VarTupleType: (list, tuple),
+}
+"""Types of the settings, and the Python types of their values."""
+
+
+def _has_type(value: Any, kind: msgspec.inspect.Type) -> bool:
+    if isinstance(value, bool):  # an int in Python, but not in TOML
+        return isinstance(kind, msgspec.inspect.BoolType)
+    return isinstance(value, _PYTHON_TYPES[type(kind)])
+
+
+def _in_bounds(value: float, kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> bool:
+    # Written so that NaN, for which every comparison is false, is out of bounds.
+    return (
+        (kind.ge is None or value >= kind.ge)
+        and (kind.gt is None or value > kind.gt)
+        and (kind.le is None or value <= kind.le)
+    )
+
+
+def bounds_text(kind: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
+    """Return the values that a number may have; empty when it has no bounds."""
+    if kind.ge is not None and kind.le is not None:
+        return f"{kind.ge:.0f}-{kind.le:.0f}"
+    parts = [
+        f"{words} {bound:.0f}"
+        for words, bound in (("at least", kind.ge), ("more than", kind.gt), ("at most", kind.le))
+        if bound is not None
+    ]
+    return ", ".join(parts)
 
 
 # -- the configuration as a commented file -------------------------------------------------------

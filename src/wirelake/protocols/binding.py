@@ -28,7 +28,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
@@ -36,6 +36,7 @@ __all__ = [
     "Addressing",
     "Auth",
     "Binding",
+    "IdleSeconds",
     "ListenerSettings",
     "Table",
     "TlsSettings",
@@ -46,6 +47,9 @@ Auth: TypeAlias = Literal["token", "none"]
 """How a connection authenticates: with a token, or not at all."""
 Addressing: TypeAlias = Literal["names", "numbers", "none"]
 """How a call names its service: `service/op`, a number, or not at all (no calls)."""
+
+IdleSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""How long a connection may be silent before it is closed; 0: any time."""
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

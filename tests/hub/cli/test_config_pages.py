@@ -27,7 +27,7 @@ def test_every_key_is_in_the_section_of_its_table() -> None:
 def test_defaults_are_those_of_the_hub() -> None:
     text = pages()["config.md"]
     assert "| `port` | whole number | `9680` |" in text
-    assert f"| `inbox` | whole number | `{Config().limits.inbox}` |" in text
+    assert f"| `inbox` | whole number, 1-2147483647 | `{Config().limits.inbox}` |" in text
     assert "| `certificate` | text | *required* |" in text
 
 

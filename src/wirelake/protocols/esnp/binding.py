@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from ..binding import Auth, Binding, ListenerSettings
+from ..binding import Auth, Binding, IdleSeconds, ListenerSettings
 from .layout import Dialect
 from .protocol import PROTOCOL
 
@@ -26,7 +26,7 @@ class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     """The revision of the document: row order, and the flag ASYNC."""
     strict: bool = False
     """Refuse messages that otherwise only cause warnings."""
-    idle_s: float = 0.0
+    idle_s: IdleSeconds = 0.0
     """Close after this time without a message; 0: never (the protocol has no heartbeat)."""
 
 

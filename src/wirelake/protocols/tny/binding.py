@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..binding import Auth, Binding, ListenerSettings, is_loopback
+from ..binding import Auth, Binding, IdleSeconds, ListenerSettings, is_loopback
 from .limits import SessionDialect
 from .message import ResultCode
 from .protocol import PROTOCOL, RELAY
@@ -24,7 +24,7 @@ class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     """`token`: a connection must call protocol 10 first. `none`: no sign-on; loopback only."""
     dialect: SessionDialect = "seed"
     """The form of ticks, headers, check codes and waste; `auto` follows the client's ticks."""
-    idle_s: float = 180.0
+    idle_s: IdleSeconds = 180.0
     """Close after this time without a packet; 0: never."""
     security_keys: tuple[str, ...] = ()
     """Keys of the security options."""
@@ -34,6 +34,14 @@ class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     """Require and write obscured messages; needs keys. Obfuscation only."""
     waste: bool = False
     """Require and write waste bytes."""
+
+    def check(self, table: str) -> None:
+        """Also require keys for `encrypt`."""
+        ListenerSettings.check(self, table)
+        if not all(self.security_keys):
+            raise ValueError(f"{table}.security_keys: expected strings that are not empty")
+        if self.encrypt and not self.security_keys:
+            raise ValueError(f"{table}.encrypt: needs at least one key in {table}.security_keys")
 
 
 class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
