@@ -40,6 +40,16 @@ ENV = {**os.environ, "PYTHONPATH": SOURCES}
         (OSError("odd"), 2, "wirelake: odd\n"),
         (RecursionError(), 1, "wirelake: the input is too large or nested too deeply\n"),
         (MemoryError(), 1, "wirelake: the input is too large or nested too deeply\n"),
+        (
+            ModuleNotFoundError("No module named 'plotly.io'", name="plotly.io"),
+            2,
+            "wirelake: missing optional dependency plotly: pip install 'wirelake[demo]'\n",
+        ),
+        (
+            ModuleNotFoundError("No module named 'wirelake.gone'", name="wirelake.gone"),
+            1,
+            "wirelake: internal error: ModuleNotFoundError: No module named 'wirelake.gone'",
+        ),
         (ZeroDivisionError("oops"), 1, "wirelake: internal error: ZeroDivisionError: oops"),
     ],
 )
@@ -65,6 +75,38 @@ def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app.TOP, "main", fail)
     with pytest.raises(ZeroDivisionError):
         run("demo")
+
+
+@pytest.mark.parametrize(
+    ("package", "extras", "args"),
+    [
+        ("numba", "cli,columnar", ("read", __file__)),
+        ("numba", "cli,columnar", ("follow", __file__, "1")),
+        ("numpy", "cli,columnar", ("simulate", "--out", "traffic")),
+        ("pyarrow", "cli,capture", ("capture", "info", __file__)),
+        ("starlette", "cli,hub", ("hub", "--data", "data")),
+        ("duckdb", "cli,lake,java", ("lake", "sql", "lake", "SELECT 1")),
+        ("click", "cli", ("protocols",)),
+    ],
+)
+def test_missing_packages_are_named_with_the_extras(
+    package: str, extras: str, args: tuple[str, ...], tmp_path: Path
+) -> None:
+    code = (
+        "import sys; sys.modules[sys.argv[1]] = None;"
+        "from wirelake.cli.main import main; sys.exit(main(sys.argv[2:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, package, *args],
+        capture_output=True,
+        text=True,
+        env=ENV,
+        cwd=tmp_path,
+        timeout=120,
+        check=False,
+    )
+    expected = f"wirelake: missing optional dependency {package}: pip install 'wirelake[{extras}]'"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{expected}\n")
 
 
 # -- as its users run it ---------------------------------------------------------------------

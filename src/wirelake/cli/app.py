@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from .errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
+from .errors import BAD_DATA, BAD_USAGE, CommandError, missing_package, unknown_name
 from .main import COMMANDS, abandon_output, help_text, place_of
 
 __all__ = ["TOP", "load", "run"]
@@ -71,13 +71,13 @@ def run(args: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("WIRELAKE_DEBUG"):
             raise
-        line, code = _explain(error)
+        line, code = _explain(error, args[0] if args else "")
         click.echo(f"wirelake: {_one_line(line)}", err=True)
         return code
 
 
-def _explain(error: Exception) -> tuple[str, int]:
-    """Return the line for an error, and its exit code."""
+def _explain(error: Exception, command: str) -> tuple[str, int]:
+    """Return the line for an error of a command, and its exit code."""
     # Imported here: commands without protocols start faster, and errors may be slow.
     from wirelake.protocols.registry import BrokenProtocolError, RegistryError
     from wirelake.wire.declare import DeclarationError
@@ -97,6 +97,10 @@ def _explain(error: Exception) -> tuple[str, int]:
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}", BAD_USAGE
+        # Packages are imported where they are needed, so any command may find one missing. A module
+        # of ours that is missing is a defect.
+        case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] != "wirelake":
+            return missing_package(command, name), BAD_USAGE
         # Nested JSON, or a layout that nests without end: the input's fault, not ours.
         case RecursionError() | MemoryError():
             return "the input is too large or nested too deeply", BAD_DATA

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import click
 
-__all__ = ["BAD_DATA", "BAD_USAGE", "CommandError", "unknown_name"]
+__all__ = ["BAD_DATA", "BAD_USAGE", "EXTRAS", "CommandError", "missing_package", "unknown_name"]
 
 BAD_DATA = 1
 """Exit code: the input is invalid, or a server refused or did not answer."""
 BAD_USAGE = 2
 """Exit code: the command line or the environment is wrong."""
+EXTRAS: Final = {
+    "capture": "cli,capture",
+    "client": "cli,hub",
+    "demo": "demo",
+    "follow": "cli,columnar",
+    "hub": "cli,hub",
+    "lake": "cli,lake,java",
+    "read": "cli,columnar",
+    "simulate": "cli,columnar",
+}
+"""The extras with everything that a command needs; commands not listed need `cli`."""
 
 
 class CommandError(Exception):
@@ -29,3 +41,10 @@ def unknown_name(
     from wirelake.wire.errors import unknown  # 0.1 s: only when there is something to report
 
     return click.UsageError(unknown(kind, name, known), ctx)
+
+
+def missing_package(command: str, name: str) -> str:
+    """Return the text for a package that a command needs and that is not installed."""
+    from wirelake.wire.errors import missing_dependency
+
+    return missing_dependency(name.partition(".")[0], EXTRAS.get(command, "cli"))

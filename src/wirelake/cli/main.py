@@ -101,14 +101,26 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
             return 0
         # Only here: click alone takes longer to import than the whole of `--help` takes.
-        from .app import run
-
+        try:
+            from .app import run
+        except ModuleNotFoundError as error:
+            return _without_click(error)
         return run(args)
     except BrokenPipeError:
         return abandon_output()
     # The exit code of a shell for SIGINT: 128 and the number of the signal.
     except KeyboardInterrupt:
         return 130
+
+
+def _without_click(error: ModuleNotFoundError) -> int:
+    """Report that the extra `cli` is not installed; the script `wirelake` is there without it."""
+    if error.name is None or error.name.startswith("wirelake"):
+        raise error
+    from wirelake.wire.errors import missing_dependency
+
+    sys.stderr.write(f"wirelake: {missing_dependency(error.name, 'cli')}\n")
+    return 2
 
 
 def abandon_output() -> int:

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,11 +31,10 @@ Examples:
   wirelake hub init -o hub.toml
   wirelake hub --data hub-data --config hub.toml --record recordings
 """
-_EXTRAS: Final = "cli,hub"
 
 
 class _HubGroup(click.Group):
-    """Reports unknown subcommands and missing packages in one line."""
+    """Reports unknown subcommands in one line."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -43,17 +42,6 @@ class _HubGroup(click.Group):
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             raise unknown_name("subcommand", args[0], self.commands, ctx)
         return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ImportError as error:
-            name = error.name or ""
-            if not name or name.startswith("wirelake"):
-                raise
-            from wirelake.wire.errors import missing_dependency
-
-            raise CommandError(missing_dependency(name, _EXTRAS), BAD_USAGE) from error
 
 
 @click.group(

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from ..errors import BAD_USAGE, CommandError
+from ..errors import BAD_USAGE, CommandError, missing_package
 
 __all__ = [
     "DISK_BYTES",
@@ -39,10 +39,7 @@ def check_programs() -> str:
     """Check packages and Java; return the version of Java. Raises CommandError."""
     for name in _PACKAGES:
         if importlib.util.find_spec(name) is None:
-            raise CommandError(
-                f"missing optional dependency {name}: pip install 'wirelake[demo]'; {_TOUR}",
-                BAD_USAGE,
-            )
+            raise CommandError(f"{missing_package('demo', name)}; {_TOUR}", BAD_USAGE)
     from wirelake.lake.spark.java import JavaError, find_java
 
     try:

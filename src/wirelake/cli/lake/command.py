@@ -40,7 +40,6 @@ SUBCOMMANDS: Final = {
 """By subcommand: its module and attribute."""
 _INTERRUPTED: Final = "Query interrupted"
 """Message of the error that DuckDB raises after Ctrl-C."""
-_EXTRAS: Final = "cli,lake,java"
 
 
 class _LakeCommands(click.Group):
@@ -68,13 +67,6 @@ class _LakeCommands(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except ImportError as error:
-            name = error.name or ""
-            if not name or name.startswith("wirelake"):
-                raise
-            from wirelake.wire.errors import missing_dependency
-
-            raise CommandError(missing_dependency(name, _EXTRAS), BAD_USAGE) from error
         except ValueError as error:
             raise _command_error(error) from error
         except RuntimeError as error:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..errors import BAD_USAGE, CommandError
+from ..errors import BAD_USAGE, CommandError, missing_package
 from ..options import CONTEXT, Reading, duration, name_value_pairs, reading_options, size
 from ..output.text import counted, json_line, printable
 
@@ -316,7 +316,6 @@ def _print_files(title: str, files: list[tuple[str, str]]) -> None:
 # -- Spark -------------------------------------------------------------------------------------
 
 _DEBUG: Final = "set WIRELAKE_DEBUG=1 for the traceback"
-_EXTRAS: Final = "cli,lake,java"
 _NAMED: Final = re.compile(r"(?:: |Caused by: )?([\w.$]+(?:Error|Exception): .+)")
 """The line of a traceback with the exception; Java puts a prefix before it."""
 
@@ -326,9 +325,7 @@ def check_spark(what: str, hint: str = "") -> None:
     try:
         from wirelake.lake.spark.java import JavaError, find_java
     except ImportError as error:
-        from wirelake.wire.errors import missing_dependency
-
-        text = missing_dependency(error.name or "pyspark", _EXTRAS)
+        text = missing_package("lake", error.name or "pyspark")
         more = f"; {hint}" if hint else ""
         raise CommandError(f"{what}: {text}{more}", BAD_USAGE) from error
     try:
