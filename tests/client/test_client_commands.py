@@ -131,6 +131,36 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
     return run_here
 
 
+# -- options ----------------------------------------------------------------------------------
+
+KEY = "11" * 32
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (
+            ("magline://127.0.0.1:1",),
+            "magline: expected exactly one of --key (the server's public key), --psk (a shared",
+        ),
+        (("magline://127.0.0.1:1", "--key", "zz"), "--key: expected 32 bytes or 64 hexadecimal"),
+        (("esnp://127.0.0.1:1", "--key", KEY), "esnp: unknown option '--key'; expected --dialect"),
+        (("comet://127.0.0.1:1", "--anonymous"), "comet: unknown option '--anonymous'; expected"),
+        (("comet://127.0.0.1:1", "--key", KEY, "--plaintext"), "--key conflicts with --plaintext"),
+        (("tny://127.0.0.1:1", "--dialect", "x"), "--dialect: expected one of seed, upstream"),
+        (("tny://127.0.0.1:1", "--timeout", "nan"), "invalid --timeout nan; expected more than 0"),
+        (("tny://a:b@127.0.0.1:1",), "credentials in a URL are not supported; use --id and --tok"),
+    ],
+)
+def test_errors_name_the_options_of_the_command_line(
+    run: Run, args: tuple[str, ...], message: str
+) -> None:
+    found = run("ping", *args)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"wirelake: {message}")
+    assert found.err.count("\n") == 1
+
+
 # -- call -------------------------------------------------------------------------------------
 
 

@@ -145,12 +145,30 @@ def _key_text(key: str) -> str:
     return key
 
 
+_OPTIONS: Final = {
+    "id": "--id",
+    "token": "--token",
+    "tls": "--ca",
+    "pinned": "--key",
+    "psk": "--psk",
+    "anonymous": "--anonymous",
+    "allow_plaintext": "--plaintext",
+    "dialect": "--dialect",
+    "timeout_s": "--timeout",
+    "connect_timeout_s": "--timeout",
+}
+"""Options of the command line, by their names in `wirelake.client`."""
+
+
 def run_client(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine that uses a client; its errors become `CommandError`."""
     from wirelake.client import BadCall, ClientError
+    from wirelake.client.errors import BadOption
 
     try:
         return asyncio.run(work)
+    except BadOption as error:
+        raise CommandError(error.named(_OPTIONS), BAD_USAGE) from error
     except BadCall as error:
         raise CommandError(str(error), BAD_USAGE) from error
     except ClientError as error:

@@ -31,7 +31,7 @@ from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import WireError
 
 from .connection import ClientConnection, Notification
-from .errors import AuthFailed, BadCall, CallFailed, ConnectionLost, Refused
+from .errors import AuthFailed, BadOption, CallFailed, ConnectionLost, Refused
 
 __all__ = ["CometConnection"]
 
@@ -114,7 +114,9 @@ class CometConnection(ClientConnection):
             self.begin_send().send(command)
         except SessionError as error:
             if self.settings.id is None and not self.session.closed:
-                raise BadCall("comet: sign on first, with id= and token=") from error
+                raise BadOption(
+                    lambda name: f"comet: sign on first, with {name('id')} and {name('token')}"
+                ) from error
             raise self.refused(error) from error
         return self.wait_for(id(command))  # replies name the command object they belong to
 

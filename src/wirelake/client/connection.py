@@ -59,6 +59,7 @@ from wirelake.wire.errors import invalid
 from .errors import (
     AuthFailed,
     BadCall,
+    BadOption,
     CallFailed,
     ClientError,
     ConnectionLost,
@@ -118,7 +119,11 @@ class ClientConnection(asyncio.Protocol, ABC):
         try:
             self.session: Any = self.make_session(self.loop.time(), previous)
         except SessionError as error:
-            raise BadCall(str(error)) from error
+            # Sessions name the option first, as in "dialect: expected one of seed, go".
+            option, separator, why = error.detail.partition(": ")
+            if error.code != "bad_config" or not separator:
+                raise BadCall(str(error)) from error
+            raise BadOption(lambda name: f"{name(option)}: {why}") from error
         self._transport: asyncio.Transport | None = None
         self._waiting: dict[Any, asyncio.Future[Any]] = {}
         self._flush_soon = False

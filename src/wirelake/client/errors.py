@@ -2,6 +2,7 @@
 
 ClientError
 ├── BadCall            an invalid URL, target, value or option
+│   ├── BadOption      an option of `connect`, with a message that others can name it in
 │   └── Unsupported    the protocol does not support it
 ├── CallFailed         the server replied that the call failed: `code` and `text`
 ├── Refused            the server refuses, or a limit is reached: `code` and `text`
@@ -13,11 +14,15 @@ ClientError
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
 from wirelake.protocols.sansio import SessionError
 
 __all__ = [
     "AuthFailed",
     "BadCall",
+    "BadOption",
     "CallFailed",
     "ClientError",
     "ConnectionLost",
@@ -34,6 +39,25 @@ class ClientError(Exception):
 
 class BadCall(ClientError, ValueError):  # noqa: N818
     """An invalid URL, target, value or option; nothing was sent."""
+
+
+OptionText: TypeAlias = Callable[[Callable[[str], str]], str]
+"""Returns a message, given a function that returns what an option is called."""
+
+
+class BadOption(BadCall):
+    """An invalid option of `connect`.
+
+    The command line has other names for the options: `named` returns the message with them.
+    """
+
+    def __init__(self, text: OptionText):
+        super().__init__(text(str))
+        self._text = text
+
+    def named(self, names: Mapping[str, str]) -> str:
+        """Return the message with other names of options."""
+        return self._text(lambda name: names.get(name, name))
 
 
 class Unsupported(BadCall):

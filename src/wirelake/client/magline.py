@@ -25,7 +25,7 @@ from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
 from .connection import ClientConnection, NumberedConnection, Result, pushed
-from .errors import BadCall, ConnectionLost, Timeout
+from .errors import BadOption, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
 from .errors import Refused as HandshakeRefused
 
@@ -66,9 +66,11 @@ class MaglineConnection(NumberedConnection):
                 pinned=settings.pinned, psk=settings.psk, allow_anonymous=settings.anonymous
             )
         except EncodeError as error:
-            raise BadCall(
-                "magline: expected the server's public key (pinned=), a shared key (psk=), "
-                "or anonymous=True"
+            raise BadOption(
+                lambda name: (
+                    f"magline: expected exactly one of {name('pinned')} (the server's"
+                    f" public key), {name('psk')} (a shared key) and {name('anonymous')}"
+                )
             ) from error
         return ClientSession(options, key=key, entropy=os.urandom, now=now)
 

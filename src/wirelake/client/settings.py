@@ -13,7 +13,7 @@ from wirelake.protocols import registry
 from wirelake.protocols.binding import Binding
 from wirelake.wire.errors import invalid, unknown
 
-from .errors import BadCall
+from .errors import BadCall, BadOption
 
 __all__ = [
     "Settings",
@@ -79,8 +79,12 @@ class Settings:
             object.__setattr__(self, name, value)
         for name in _POSITIVE:
             if getattr(self, name) is not None and not getattr(self, name) > 0:
-                raise BadCall(invalid(name, getattr(self, name), "more than 0"))
+                raise _not_positive(name, getattr(self, name))
         self._check_protocol()
+        if self.pinned is not None and self.allow_plaintext:
+            raise BadOption(
+                lambda name: f"{name('pinned')} conflicts with {name('allow_plaintext')}"
+            )
         if self.where.tls and self.tls is None:
             object.__setattr__(self, "tls", ssl.create_default_context())
 
@@ -93,10 +97,7 @@ class Settings:
         for name in (*_BOUND, *self.extra):
             given = name in self.extra or getattr(self, name) not in (None, False)
             if given and name not in accepted:
-                raise BadCall(
-                    f"{protocol} has no option {name!r}; expected one of "
-                    f"{', '.join(sorted(accepted)) or 'none'}"
-                )
+                raise _unknown_option(name, protocol, sorted(accepted))
 
     @property
     def plaintext(self) -> bool:
@@ -119,7 +120,17 @@ def make_settings(url: str, **options: Any) -> Settings:
     return Settings(where=where, extra=extra, **given)
 
 
-def _key(name: str, value: bytes | str | None) -> bytes | None:
+def _not_positive(option: str, value: object) -> BadOption:
+    return BadOption(lambda name: invalid(name(option), value, "more than 0"))
+
+
+def _unknown_option(option: str, protocol: str, accepted: list[str]) -> BadOption:
+    return BadOption(
+        lambda name: f"{protocol}: {unknown('option', name(option), map(name, accepted))}"
+    )
+
+
+def _key(option: str, value: bytes | str | None) -> bytes | None:
     """Return a key, given as bytes or as hexadecimal text."""
     if value is None:
         return None
@@ -128,7 +139,8 @@ def _key(name: str, value: bytes | str | None) -> bytes | None:
     except ValueError:
         key = b""
     if len(key) != _KEY_BYTES:
-        raise BadCall(f"{name}: expected {_KEY_BYTES} bytes or {2 * _KEY_BYTES} hexadecimal digits")
+        expected = f"expected {_KEY_BYTES} bytes or {2 * _KEY_BYTES} hexadecimal digits"
+        raise BadOption(lambda name: f"{name(option)}: {expected}")
     return key
 
 
@@ -169,7 +181,11 @@ def parse_where(url: str) -> Where:
         raise BadCall(f"{url}: missing host; expected {parts.scheme}://HOST:PORT")
     if parts.username is not None or parts.password is not None:
         # They would end up in logs and in the list of processes.
-        raise BadCall("credentials in a URL are not supported; pass id and token instead")
+        raise BadOption(
+            lambda name: (
+                f"credentials in a URL are not supported; use {name('id')} and {name('token')}"
+            )
+        )
     protocol, tls, binding = found
     target = unquote(parts.path.strip("/"))
     if parts.query:
