@@ -161,6 +161,31 @@ def test_errors_name_the_options_of_the_command_line(
     assert found.err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("comet://127.0.0.1:1/x", "comet has no calls"),
+        ("comet://127.0.0.1:1", "comet has no calls"),
+        ("tny://127.0.0.1:1/test/add", "invalid target 'test/add'; expected the number of a serv"),
+        ("tny://127.0.0.1:1/0x80000000", "invalid target '0x80000000'; expected a number up to 21"),
+        ("magline://127.0.0.1:1", "magline://127.0.0.1:1: missing target, as in magline://127.0.0"),
+        ("tny://127.0.0.1:1/", "tny://127.0.0.1:1/: missing target, as in tny://127.0.0.1:1/1002 "),
+        ("esnp://127.0.0.1:1", "esnp://127.0.0.1:1: missing target, as in esnp://127.0.0.1:1/test"),
+        ("esnp://127.0.0.1:1/add", "invalid target 'add'; expected a service and an operation, "),
+        ("esnp://127.0.0.1:1/add?o=1/2", "invalid target 'add?o=1/2'; expected a service and an "),
+    ],
+)
+def test_targets_are_checked_before_dialling(run: Run, url: str, message: str) -> None:
+    found = run("call", url)
+    assert (found.code, found.out) == (2, "")
+    assert found.err.startswith(f"wirelake: {message}")
+
+
+def test_publishing_is_checked_before_dialling(run: Run) -> None:
+    found = run("publish", "comet://127.0.0.1:1", "@news", "rain")
+    assert found == (2, "", "wirelake: comet has no publish\n")
+
+
 # -- call -------------------------------------------------------------------------------------
 
 

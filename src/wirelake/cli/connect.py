@@ -28,6 +28,8 @@ from .errors import BAD_DATA, BAD_USAGE, CommandError
 
 if TYPE_CHECKING:
     from wirelake.client import Client
+    from wirelake.client.settings import Where
+    from wirelake.protocols.binding import Binding
 
 __all__ = [
     "ADMIN_URL",
@@ -39,6 +41,7 @@ __all__ = [
     "connected",
     "connection_options",
     "run_client",
+    "server_with_calls",
     "tls_context",
 ]
 
@@ -122,6 +125,23 @@ def connected(
         connect_timeout_s=timeout_s,
         **more,
     )
+
+
+def server_with_calls(url: str, needs: str) -> tuple[Where, Binding]:
+    """Return the server of a URL and its binding; Unsupported if the protocol has no calls.
+
+    Publishing is a call of the hub, too. Checked before anything is dialled: a server that is down
+    must not hide the mistake.
+    """
+    from wirelake.client import Unsupported
+    from wirelake.client.settings import parse_where
+    from wirelake.protocols import registry
+
+    where = parse_where(url)
+    binding = registry.binding(where.protocol)
+    if binding.addressing == "none":
+        raise Unsupported(f"{where.protocol} has no {needs}")
+    return where, binding
 
 
 def _from_environment(option: str) -> bool:

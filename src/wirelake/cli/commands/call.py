@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..connect import connected, connection_options, run_client
+from ..connect import connected, connection_options, run_client, server_with_calls
 from ..main import COMMANDS
 from ..options import CONTEXT, name_value_pairs, read_input
 from ..output.text import body_text, json_line
@@ -55,8 +55,6 @@ def call(
     **connection: Any,
 ) -> None:
     """Call a service and print the response."""
-    from wirelake.client.settings import parse_where
-
     pairs = name_value_pairs("argument", arguments)
     values = {name: typed_value(text) for name, text in pairs.items()}
     given: Any = values or None
@@ -65,9 +63,7 @@ def call(
         given = (values, content) if values else content
 
     async def work() -> None:
-        target = parse_where(url).target
-        if not target:
-            raise click.UsageError(f"{url}: missing target, as in {url.rstrip('/')}/test/add")
+        target = _target(url)
         async with connected(url, reconnect=False, **connection) as client:
             if stream:
                 async for part in client.stream(target, given):
@@ -76,6 +72,29 @@ def call(
                 _show_result(await _call(client, target, given, trace), as_json)
 
     run_client(work())
+
+
+_EXAMPLES: Final = {"names": "test/add", "numbers": "1002"}
+"""A target for each way to name a service."""
+
+
+def _target(url: str) -> str:
+    """Return the target of a URL, checked before anything is dialled."""
+    from wirelake.client import BadCall
+    from wirelake.client.connection import number_of
+    from wirelake.wire.errors import invalid
+
+    where, binding = server_with_calls(url, "calls")
+    example = _EXAMPLES[binding.addressing]
+    if not where.target:
+        raise click.UsageError(f"{url}: missing target, as in {url.rstrip('/')}/{example}")
+    if binding.addressing == "numbers":
+        if number_of(where.target) > binding.max_number:
+            raise BadCall(invalid("target", where.target, f"a number up to {binding.max_number}"))
+    elif not all(where.target.partition("?")[0].partition("/")):
+        expected = f"a service and an operation, such as {example}"
+        raise BadCall(invalid("target", where.target, expected))
+    return where.target
 
 
 async def _call(client: Client, target: str, given: Any, trace: bool) -> Result:

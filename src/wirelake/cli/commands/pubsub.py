@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..connect import connected, connection_options, run_client, tls_context
+from ..connect import connected, connection_options, run_client, server_with_calls, tls_context
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
 from ..options import CONTEXT, read_input
@@ -103,6 +103,7 @@ def _publish(
     url: str, content: bytes, given: dict[str, Any], connection: dict[str, Any]
 ) -> dict[str, Any]:
     async def work() -> dict[str, Any]:
+        server_with_calls(url, "publish")
         async with connected(url, reconnect=False, **connection) as client:
             published = await client.publish(content, **given)
             return {"id": published.id, "audience": published.audience}
