@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 import pytest
 
 from wirelake import __version__
+from wirelake.cli.app import TOP
 from wirelake.cli.main import COMMANDS, help_text
+from wirelake.protocols.registry import BUILT_IN
 
 from .conftest import SOURCES, Run
 
@@ -35,6 +40,30 @@ def test_every_command_has_help_with_an_example(run: Run, command: str) -> None:
         assert COMMANDS[command] in " ".join(found.out.split())
         assert f"  wirelake {command}" in found.out or f"| wirelake {command}" in found.out
         assert "Example" in found.out
+
+
+def commands(top: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[str, click.Command]]:
+    """All commands and subcommands."""
+    yield " ".join(path), top
+    if isinstance(top, click.Group):
+        context = click.Context(top)
+        for name in top.list_commands(context):
+            found = top.get_command(context, name)
+            assert found is not None
+            yield from commands(found, (*path, name))
+
+
+def test_only_examples_in_help_name_a_protocol() -> None:
+    named = re.compile(rf"\b({'|'.join(BUILT_IN)})\b", re.IGNORECASE)
+    checked = 0
+    for name, command in commands(TOP):
+        texts = [] if command.help is None else command.help.splitlines()
+        texts = [line for line in texts if not re.match(r"  .*\bwirelake ", line)]
+        texts += [getattr(each, "help", None) or "" for each in command.params]
+        assert not [text for text in texts if named.search(text)], name
+        checked += len(texts)
+    assert not named.search(" ".join(COMMANDS.values()))
+    assert checked > 200
 
 
 def test_help_of_commands_loads_no_slow_package() -> None:

@@ -65,6 +65,13 @@ def test_show_a_protocol(run: Run) -> None:
     assert "Layouts: resume, syn" in found.out
 
 
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_show_describes_the_keys_of_decode(run: Run, name: str) -> None:
+    found = run("protocols", "show", name)
+    sealed = registry.find(name).opener is not None
+    assert ("\nKeys of wirelake decode --keys: {" in found.out) == sealed
+
+
 def test_show_in_a_dialect(run: Run) -> None:
     seed = run("protocols", "show", "tny.message").out
     upstream = run("protocols", "show", "tny.message", "--dialect", "upstream").out

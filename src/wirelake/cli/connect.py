@@ -66,13 +66,9 @@ def connection_options(command: Command) -> Command:
             ),
             click.option("--ca", metavar="FILE", help="Trusted CA certificates (PEM), for TLS."),
             click.option("--key", metavar="HEX", help="Public key of the server, or a file."),
-            click.option("--psk", metavar="FILE", help="File with a pre-shared key (magline)."),
-            click.option(
-                "--anonymous", is_flag=True, help="Do not authenticate the server (magline)."
-            ),
-            click.option(
-                "--plaintext", is_flag=True, help="Accept unsealed notifications (comet)."
-            ),
+            click.option("--psk", metavar="FILE", help="File with a pre-shared key."),
+            click.option("--anonymous", is_flag=True, help="Do not authenticate the server."),
+            click.option("--plaintext", is_flag=True, help="Accept unsealed notifications."),
             click.option("--dialect", metavar="NAME", help="Dialect of the protocol."),
             click.option(
                 "--timeout",

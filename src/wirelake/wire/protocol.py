@@ -44,8 +44,9 @@ class Protocol:
     `more` are layouts that no frame reaches by itself, such as what a stage yields. The first
     dialect is the default. `directed`: whether a reader must know the direction. `meaning` tells
     other packages what its messages mean. `opener` (`module:class`, imported when it is needed)
-    opens sealed parts: `Opener(keys, direction, dialect).open(message, raw)`. `binding` names, in
-    the same way, how it goes live (`wirelake.protocols.binding`); without one it is decoded only.
+    opens sealed parts: `Opener(keys, direction, dialect).open(message, raw)`; its `keys_text`, if
+    it has one, describes the keys. `binding` names, in the same way, how it goes live
+    (`wirelake.protocols.binding`); without one it is decoded only.
     """
 
     def __init__(

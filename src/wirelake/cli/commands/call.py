@@ -20,9 +20,8 @@ __all__ = ["call", "ping", "typed_value"]
 
 _CALL_HELP = f"""{COMMANDS["call"]}
 
-URL names the server and the target: service and operation for ESNP, a number for tny and magline.
-Each NAME=VALUE is an argument; VALUE is JSON, or else text. An s after the protocol, as in
-esnps://, selects TLS.
+URL names the server and the target: service and operation, or a number, as the protocol requires.
+Each NAME=VALUE is an argument; VALUE is JSON, or else text. An s after the protocol selects TLS.
 
 \b
 Examples:
@@ -40,9 +39,11 @@ Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--body", metavar="FILE", help="File to send as the body; - is standard input.")
 @click.option(
-    "--stream", is_flag=True, help="Print each part of the response as it arrives (ESNP)."
+    "--stream",
+    is_flag=True,
+    help="Print each part of the response as it arrives, if the protocol has streams.",
 )
-@click.option("--trace", is_flag=True, help="Print the hops of the call (ESNP).")
+@click.option("--trace", is_flag=True, help="Print the hops of the call, if reported.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
 def call(
@@ -146,8 +147,8 @@ def _plain(value: Any) -> Any:
 
 _PING_HELP = f"""{COMMANDS["ping"]}
 
-Sends the keep-alive of the protocol: a heartbeat, a tick, a PIN. ESNP has none; there it is a
-request that every server answers. No sign-on is needed.
+Sends the heartbeat of the protocol or, if it has none, a request that every server answers. No
+sign-on is needed.
 
 \b
 Examples:

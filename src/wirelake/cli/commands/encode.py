@@ -24,8 +24,8 @@ _HELP = f"""{COMMANDS["encode"]}
 
 FILE contains JSON objects, one after another; - or no FILE is standard input. An object has the
 type of its message and its fields. Bytes are hexadecimal, fields with a default are optional, and
-the content of a tny packet may be its message as an object. `wirelake protocols show` lists the
-fields.
+bytes that contain another message may be that message as an object. `wirelake protocols show` lists
+the fields.
 
 \b
 Examples:

@@ -57,7 +57,7 @@ class _HubGroup(click.Group):
 @click.option("--config", "config_file", metavar="FILE", help="Configuration file (TOML).")
 @click.option("--record", metavar="DIR", help="Folder to record all traffic to, as pcapng.")
 @click.option(
-    "--demo", is_flag=True, help="Run the demo services, and accept anonymous magline clients."
+    "--demo", is_flag=True, help="Run the demo services, with demo settings: not for production."
 )
 @click.option(
     "--services",

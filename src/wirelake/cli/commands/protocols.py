@@ -110,6 +110,9 @@ def show(name: str, dialect: str | None, as_json: bool) -> None:
         others = [other for other in layouts if other != layout.name]
         click.echo(f"\nLayouts: {', '.join(others)}")
         click.echo(f"Show one with: wirelake protocols show {protocol.name}.{others[0]}")
+        keys = getattr(protocol.opener, "keys_text", "")
+        if keys:
+            click.echo(f"Keys of wirelake decode --keys: {keys}")
 
 
 def _layout_json(protocol: Protocol, layout: Layout) -> dict[str, Any]:

@@ -176,8 +176,9 @@ def _refusal(body: bytes, error: HTTPError) -> str:
 _SUBSCRIBE_HELP = f"""{COMMANDS["subscribe"]}
 
 Prints one line per notification: time, id, topic, content. Stored notifications come first. Each
-notification is acknowledged after it is printed. A lost connection is reopened; Ctrl-C exits. comet
-notifications carry no topic; without TOPIC, comet delivers what is already subscribed.
+notification is acknowledged after it is printed. A lost connection is reopened; Ctrl-C exits.
+Protocols with an inbox need no TOPIC: they deliver what is already subscribed. Their notifications
+may carry no topic.
 
 \b
 Examples:

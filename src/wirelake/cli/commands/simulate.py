@@ -23,10 +23,9 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["simulate"]}
 
-Simulates phones on comet, game clients on tny (directly and through a gateway), services on ESNP
-and devices on magline, with real sessions, and writes the traffic to capture files. The expected
-tables are written to truth/*.parquet, their totals to truth.json. The same seed gives the same
-files, whatever the number of processes.
+Simulates clients and servers of the installed protocols with real sessions, and writes the traffic
+to capture files. The expected tables are written to truth/*.parquet, their totals to truth.json.
+The same seed gives the same files, whatever the number of processes.
 
 With --to-hub, the simulated clients connect to a hub that was started with --demo and --record.
 They are added to the hub's store first. The hub records the captures; the expected tables contain

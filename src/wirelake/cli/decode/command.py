@@ -24,7 +24,7 @@ __all__ = ["command"]
 _HELP = f"""{COMMANDS["decode"]}
 
 FILE contains one or more messages; - is standard input. Secrets are masked unless --reveal
-is given.
+is given. --keys is a JSON object; `wirelake protocols show PROTOCOL` lists its members.
 
 \b
 Examples:
@@ -32,12 +32,6 @@ Examples:
   wirelake decode esnp capture.bin --json
   wirelake decode magline --keys keys.json session.bin
   cat packets.bin | wirelake decode tny - --dialect upstream
-
-\b
-The file of --keys:
-  tny      {{"security_keys": ["…"]}}, and options of the packet transform
-  magline  {{"c2s_enc": "hex", "c2s_iv": "hex", "c2s_mac": "hex", "s2c_enc": …}}; mac is optional
-  comet    {{"content_key": "hex"}}, or {{"des_key": "hex"}} with --dialect hipush
 """
 
 
@@ -46,7 +40,7 @@ The file of --keys:
 @click.argument("file", required=False)
 @click.option("--hex", "hex_text", metavar="TEXT", help="Input as hexadecimal text.")
 @click.option("--direction", type=click.Choice(["c2s", "s2c"]), help="Direction of the bytes.")
-@click.option("--revision", metavar="NAME", help="Revision to check (ESNP: frames, lines).")
+@click.option("--revision", metavar="NAME", help="Revision of the protocol to check.")
 @click.option("--dialect", metavar="NAME", help="Dialect of the protocol.  [default: the first]")
 @click.option("--keys", "keys_file", metavar="FILE", help="JSON file with decryption keys.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")

@@ -20,7 +20,7 @@ __all__ = ["command"]
 
 _HELP = f"""{COMMANDS["demo"]}
 
-Starts a hub that records; runs simulated clients of all five protocols against it; reads the
+Starts a hub that records; runs simulated clients of all protocols against it; reads the
 recordings into a lake on Spark while they are written; prints calls and latencies by target,
 deliveries by topic, connections and faults; and compares all figures with what the clients did and
 saw. Exits with 1 if one differs. Writes an HTML report with plots. It takes a minute or two, needs

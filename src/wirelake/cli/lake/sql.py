@@ -34,7 +34,7 @@ Additional tables and functions:
   ns(t)            nanoseconds since 1970 as a timestamp
   ms(n)            nanoseconds as milliseconds
   masked(text)     a secret as *** and its length
-  var_text(v)      an ESNP Var value as text
+  var_text(v)      a Var value as text
 """
 
 

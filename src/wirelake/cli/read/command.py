@@ -50,7 +50,7 @@ else {{"hex": "00ff"}}; nulls in structs are omitted. In CSV, nested values are 
     "--filter",
     "condition",
     metavar="EXPR",
-    help='Filter expression, such as protocol == "comet" and …',
+    help='Filter expression, such as status == "ok" and …',
 )
 @click.option(
     "--columns", metavar="A,B,C", help="Comma-separated columns; a.b is a field of a struct."

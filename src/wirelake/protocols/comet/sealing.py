@@ -23,7 +23,7 @@ from __future__ import annotations
 import hmac
 import json
 from hashlib import sha256
-from typing import Any, Final, Literal, Protocol
+from typing import Any, ClassVar, Final, Literal, Protocol
 
 from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
 from cryptography.hazmat.decrepit.ciphers.algorithms import TripleDES
@@ -426,6 +426,8 @@ def key_line(name: str, key: bytes) -> str:
 
 class Opener:
     """Opens the content of notifications, in any order: a capture may have gaps."""
+
+    keys_text: ClassVar[str] = '{"content_key": "hex"}; in dialect hipush {"des_key": "hex"}'
 
     def __init__(self, keys: dict[str, Any], direction: Direction | None, dialect: str):  # noqa: ARG002
         self._content: Any = None

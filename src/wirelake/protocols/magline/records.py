@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hmac
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, Literal, NamedTuple
 
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
@@ -290,6 +290,11 @@ class Opener:
 
     Commands that only one side sends determine the direction by themselves.
     """
+
+    keys_text: ClassVar[str] = (
+        '{"c2s_enc": "hex", "c2s_iv": "hex", "c2s_mac": "hex"}, and the same with s2c_; mac is'
+        " optional"
+    )
 
     def __init__(self, keys: dict[str, Any], direction: Direction | None, dialect: str):  # noqa: ARG002
         self._direction = direction

@@ -18,7 +18,7 @@ import hashlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, get_args
+from typing import Any, ClassVar, Final, NamedTuple, get_args
 
 import msgspec
 
@@ -462,6 +462,8 @@ class Opener:
 
     Without keys it reads packets that are not transformed, and leaves the others sealed.
     """
+
+    keys_text: ClassVar[str] = '{"security_keys": ["text"]}, and options of the packet transform'
 
     def __init__(
         self,
