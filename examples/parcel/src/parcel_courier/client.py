@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from wirelake.client import AuthFailed, CallFailed, Notification, Result, Unsupported
 from wirelake.client.connection import ClientConnection, body_of, json_arguments
+from wirelake.protocols.hub_calls import HUB_SERVICE
 from wirelake.protocols.sansio import Event, Role, SessionError
 
 from .protocol import PROTOCOL, Answer, Ask, Hello, Notice, Ping, Pong, Status, Welcome
@@ -63,7 +64,7 @@ class ParcelConnection(ClientConnection):
         self, name: str, arguments: dict[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """Ask the hub itself."""
-        ask = Ask(target=f"hub/{name}", body=json_arguments(arguments))
+        ask = Ask(target=f"{HUB_SERVICE}/{name}", body=json_arguments(arguments))
         result: Result = await self._send(ask, timeout_s)
         return result.data
 

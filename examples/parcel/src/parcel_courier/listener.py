@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from wirelake.hub.errors import HubError
 from wirelake.hub.net.connection import Connection
 from wirelake.hub.net.listener import Listener
+from wirelake.protocols.hub_calls import AUTH
 from wirelake.protocols.sansio import Event, Role, SessionError
 
 from . import BINDING
@@ -48,7 +49,7 @@ class ParcelConnection(Connection):
         match event.body:
             case Hello(courier=courier, token=token):
                 given = {"id": courier, "token": token}
-                self.call_hub("auth", given, partial(self._signed_on, event.number))
+                self.call_hub(AUTH.name, given, partial(self._signed_on, event.number))
             case Ask(target=target, body=body):
                 answer = partial(self._answer, event.number)
                 self.call_target(target, body, answer)

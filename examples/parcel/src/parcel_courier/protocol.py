@@ -8,6 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar, Final
 
+from wirelake.protocols.hub_calls import AUTH
 from wirelake.wire import Layout, Protocol
 from wirelake.wire import types as t
 from wirelake.wire.meaning import At, First, Meaning, Named, SignOn, Values
@@ -137,7 +138,7 @@ MEANING: Final = Meaning(
     reason=At("bye.reason"),
     client=At("hello.courier"),
     body=("ask.body", "answer.body", "notice.content"),
-    sign_on=SignOn(confirmed_by=("welcome",), targets=("hello", "hub/auth")),
+    sign_on=SignOn(confirmed_by=("welcome",), targets=("hello", AUTH.target)),
     heartbeats=("ping",),
 )
 
