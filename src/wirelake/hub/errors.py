@@ -24,6 +24,7 @@ ERRORS: Final[dict[str, ErrorCode]] = {
     "auth_failed": ErrorCode(401, "the id or the token is wrong"),
     "bad_arguments": ErrorCode(400, "an argument is missing, unknown or of a wrong type"),
     "not_found": ErrorCode(404, "no such service, client or notification"),
+    "conflict": ErrorCode(409, "the id was used for another notification"),
     "forbidden": ErrorCode(403, "this client may not do that"),
     "too_large": ErrorCode(413, "the content does not fit the frames of its receivers"),
     "too_busy": ErrorCode(429, "a limit is reached; try again later"),

@@ -130,7 +130,7 @@ def test_a_key_publishes_once(tmp_path: Path) -> None:
             for _ in range(2):  # the second comes while the first is on its way
                 it.topics.publish(Publication("@news", None, b"x", key="k"), told.append)
             await it.written()
-            again = await it.publish("@news", b"something else", key="k")
+            again = await it.publish("@news", b"x", key="k", ttl_s=5)
             assert told == [again, again]
             assert ann.contents == [b"x"]
             nobody = await it.publish("@nobody", b"x", key="n")
@@ -139,6 +139,68 @@ def test_a_key_publishes_once(tmp_path: Path) -> None:
             assert await it.publish("@news", b"x", key="k") == again
             it.now += it.limits.current.ttl_s + 1
             assert await it.publish("@news", b"x", key="k") != again
+
+    asyncio.run(run())
+
+
+def test_a_key_belongs_to_its_publisher(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@news")
+            results = [
+                await it.publish("@news", b"x", key="order-1", publisher=publisher)
+                for publisher in ("a", "b", "", "a")
+            ]
+            assert len({each.id for each in results}) == 3
+            assert results[0] == results[3]
+            assert ann.contents == [b"x"] * 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Publication("@news", None, b"y", key="k"),
+        Publication("@olds", None, b"x", key="k"),
+        Publication("@news", None, b"x", type=1, key="k"),
+        Publication(None, "ann", b"x", key="k"),
+    ],
+)
+@pytest.mark.parametrize("written", [False, True])
+def test_another_publication_under_a_key_is_refused(
+    tmp_path: Path, other: Publication, written: bool
+) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@news")
+            told: list[object] = []
+            it.topics.publish(Publication("@news", None, b"x", key="k"), told.append)
+            if written:
+                await it.written()
+            it.topics.publish(other, told.append)
+            refused = told[-1]
+            assert isinstance(refused, HubError)
+            assert refused.code == "conflict"
+            await it.written()
+            assert ann.contents == [b"x"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("ttl_s", [0, 1])
+def test_a_key_outlives_its_notification(tmp_path: Path, ttl_s: float) -> None:
+    async def run() -> None:
+        async with desk(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@news")
+            first = await it.publish("@news", b"x", key="k", ttl_s=ttl_s)
+            it.now += 60
+            await it.sweep()
+            assert await it.publish("@news", b"x", key="k", ttl_s=ttl_s) == first
+            assert ann.contents == [b"x"]
 
     asyncio.run(run())
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Final, Protocol
 
 import msgspec
@@ -88,9 +89,16 @@ class Publication(msgspec.Struct, frozen=True, gc=False):
     content: bytes
     type: int = 0
     key: str = ""
-    """Idempotency key: a second publish with the same key publishes nothing."""
+    """Idempotency key: a second publish of the same publisher with it publishes nothing."""
     ttl_s: float | None = None
     """How long it is kept; None for the hub's default, 0 to not store it."""
+    publisher: str = ""
+    """The client that publishes; "" for the HTTP API."""
+
+    def digest(self) -> bytes:
+        """Return a hash of what is published, and to whom."""
+        parts = (self.topic, self.client, self.content, self.type)
+        return blake2b(msgspec.msgpack.encode(parts), digest_size=16).digest()
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):

@@ -159,7 +159,8 @@ class HubCalls:
         services.running += 1
         return done
 
-    def _publish(self, _: Caller, given: PublishArguments, answer: Answerer) -> None:
+    def _publish(self, connection: Caller, given: PublishArguments, answer: Answerer) -> None:
+        assert connection.client is not None
         try:
             content = given.body
         except UnicodeEncodeError as error:
@@ -171,6 +172,7 @@ class HubCalls:
             type=given.type,
             key=given.id,
             ttl_s=given.ttl_s,
+            publisher=connection.client.id,
         )
         self.publish(publication, answer)
 

@@ -21,10 +21,23 @@ __all__ = [
 
 LogRow: TypeAlias = tuple[int, int, int, int, int, str | None, bytes]
 """number, target, type, ts_ms, expires_ms, topic (nearly always None), content."""
-KeyRow: TypeAlias = tuple[str, int, bool, int, int]
-"""key, number, private, audience, expires_ms."""
 Done: TypeAlias = Callable[[HubError | None], None]
 """Called on the loop when a write is on disk, or with the error."""
+
+
+class KeyRow(NamedTuple):
+    """What was published with an idempotency key."""
+
+    publisher: str
+    """The client that published; "" for the HTTP API."""
+    key: str
+    digest: bytes
+    """Of what was published: another publication with the same key is refused. Empty in rows that
+    were written before format 3."""
+    number: int
+    private: bool
+    audience: int
+    expires_ms: int
 
 
 class ClientRow(NamedTuple):
@@ -171,8 +184,8 @@ class Store(Protocol):
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """Return number and target of expired rows."""
 
-    def key(self, key: str, now_ms: int) -> KeyRow | None:
-        """Return what was published with this key."""
+    def key(self, publisher: str, key: str, now_ms: int) -> KeyRow | None:
+        """Return what a publisher published with this key."""
 
     def dead(
         self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None

@@ -160,6 +160,24 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     CREATE INDEX dead_number ON dead (number);
     CREATE INDEX dead_age ON dead (dead_ms);
     """,
+    # 3: keys belong to a publisher, and remember what was published. Who wrote the older ones is
+    # not known: their digest is empty, and any publisher finds them until they expire.
+    """
+    CREATE TABLE publisher_keys (
+        publisher  TEXT    NOT NULL,
+        key        TEXT    NOT NULL,
+        digest     BLOB    NOT NULL,
+        number     INTEGER NOT NULL,
+        private    INTEGER NOT NULL,
+        audience   INTEGER NOT NULL,
+        expires_ms INTEGER NOT NULL,
+        PRIMARY KEY (publisher, key)
+    ) WITHOUT ROWID;
+    INSERT INTO publisher_keys
+        SELECT '', key, x'', number, private, audience, expires_ms FROM keys;
+    DROP TABLE keys;
+    CREATE INDEX publisher_keys_expiry ON publisher_keys (expires_ms);
+    """,
 )
 """Every step, oldest first. `log.target` is the number of a topic, or minus that of a client;
 `log.topic` is set only in a redriven dead letter, whose target is its client."""

@@ -79,7 +79,7 @@ class Reader:
         row = self._one(
             "SELECT max(coalesce((SELECT max(number) FROM log), 0), "
             "coalesce((SELECT max(number) FROM dead_log), 0), "
-            "coalesce((SELECT max(number) FROM keys), 0), "
+            "coalesce((SELECT max(number) FROM publisher_keys), 0), "
             "coalesce((SELECT max(start) FROM subscriptions), 0), "
             "coalesce((SELECT max(cursor) FROM inboxes), 0), "
             "coalesce((SELECT value FROM marks WHERE name = 'number'), 0))"
@@ -129,14 +129,15 @@ class Reader:
             (now_ms, limit),
         )
 
-    def key(self, key: str, now_ms: int) -> KeyRow | None:
-        """Return what was published with this key."""
+    def key(self, publisher: str, key: str, now_ms: int) -> KeyRow | None:
+        """Return what a publisher published with this key."""
         row = self._one(
-            "SELECT key, number, private, audience, expires_ms FROM keys "
-            "WHERE key = ? AND expires_ms > ?",
-            (key, now_ms),
+            "SELECT publisher, key, digest, number, private, audience, expires_ms "
+            "FROM publisher_keys WHERE key = ? AND expires_ms > ? "
+            "AND (publisher = ? OR (publisher = '' AND digest = x'')) ORDER BY publisher DESC",
+            (key, now_ms, publisher),
         )
-        return None if row is None else (row[0], row[1], bool(row[2]), row[3], row[4])
+        return None if row is None else KeyRow(*row)._replace(private=bool(row[4]))
 
     def dead(
         self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None
@@ -291,7 +292,7 @@ class SqliteStore(Reader):
         """Delete expired keys and the oldest dead letters."""
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM keys WHERE expires_ms <= ?", (now_ms,))
+            db.execute("DELETE FROM publisher_keys WHERE expires_ms <= ?", (now_ms,))
             db.execute("DELETE FROM dead WHERE dead_ms < ?", (dead_before_ms,))
             db.execute(
                 "DELETE FROM dead WHERE place IN (SELECT place FROM dead ORDER BY dead_ms, place "

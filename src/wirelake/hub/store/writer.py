@@ -43,7 +43,7 @@ _ROWS: Final = 256
 """Maximum rows per statement. Row counts are powers of two, so that few statements are prepared."""
 
 _LOG: Final = ("INSERT INTO log VALUES ", 7, "")
-_KEYS: Final = ("INSERT OR REPLACE INTO keys VALUES ", 5, "")
+_KEYS: Final = ("INSERT OR REPLACE INTO publisher_keys VALUES ", 7, "")
 _TOPICS: Final = ("INSERT OR REPLACE INTO topics VALUES ", 2, "")
 _INBOXES: Final = ("INSERT OR REPLACE INTO inboxes VALUES ", 3, "")
 

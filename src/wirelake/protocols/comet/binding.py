@@ -44,6 +44,7 @@ BINDING: Final = Binding(
         "auth_required": int(ErrorCode.AUTH_REQUIRED),
         "auth_failed": int(ErrorCode.TOKEN_ILLEGAL),
         "bad_arguments": int(ErrorCode.BAD_ARGUMENTS),
+        "conflict": int(ErrorCode.BAD_ARGUMENTS),
         "not_found": int(ErrorCode.BAD_ARGUMENTS),
         "forbidden": int(ErrorCode.BAD_ARGUMENTS),
         "too_large": int(ErrorCode.BAD_ARGUMENTS),

@@ -36,6 +36,7 @@ BINDING: Final = Binding(
         "auth_required": int(ErrorNumber.AUTH),
         "auth_failed": int(ErrorNumber.AUTH),
         "bad_arguments": int(ErrorNumber.BUSINESS),
+        "conflict": int(ErrorNumber.BUSINESS),
         "not_found": int(ErrorNumber.NO_ROUTE),
         "forbidden": int(ErrorNumber.BUSINESS),
         "too_large": int(ErrorNumber.TOO_LARGE),

@@ -71,6 +71,7 @@ ERRORS: Final = {
     "auth_required": int(ResultCode.AUTH_FAILED),
     "auth_failed": int(ResultCode.AUTH_FAILED),
     "bad_arguments": _FAILED,
+    "conflict": _FAILED,
     "not_found": int(ResultCode.NO_SUCH_PROTOCOL),
     "forbidden": _FAILED,
     "too_large": _FAILED,
