@@ -44,7 +44,7 @@ class PublishRequest(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     type: int = 0
     """0 to 255; defined by the application."""
     id: str = ""
-    """Idempotency key: a second publish with the same key publishes nothing."""
+    """Idempotency key: the same publish again publishes nothing; another one is refused."""
     ttl_s: float | None = None
     """Time to live; 0 to not store it: only clients online get it."""
 
