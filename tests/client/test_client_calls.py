@@ -325,7 +325,7 @@ def test_magline_cut_while_it_resumes_still_resumes() -> None:
 def test_magline_wants_to_know_its_server() -> None:
     async def story() -> None:
         async with standing("magline") as stand:
-            with pytest.raises(BadCall, match="pinned="):
+            with pytest.raises(BadCall, match="exactly one of pinned"):
                 async with connect(stand.url):
                     pass
             with pytest.raises(Refused):
