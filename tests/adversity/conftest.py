@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.adversity.bystanders import Bystanders
+from tests.adversity.healthy_peers import HealthyPeers
 from tests.hub_raw.hub_process import HubProcess, running_hub
 
 _LIMITS = {
@@ -28,9 +28,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubProcess]:
 
 
 @pytest.fixture
-def bystanders(hub: HubProcess) -> Iterator[Bystanders]:
+def healthy_peers(hub: HubProcess) -> Iterator[HealthyPeers]:
     """Healthy connections, checked before and after."""
-    others = Bystanders(hub)
+    others = HealthyPeers(hub)
     others.check()
     yield others
     others.check()

@@ -6,8 +6,8 @@ import random
 import struct
 
 import pytest
-from tests.adversity.bystanders import Bystanders
 from tests.adversity.counted import Counted
+from tests.adversity.healthy_peers import HealthyPeers
 from tests.hub_raw import raw_comet as comet
 from tests.hub_raw import raw_esnp as esnp
 from tests.hub_raw import raw_magline as magline
@@ -20,7 +20,7 @@ from tests.hub_raw.raw_tny import RawTny
 
 _LISTENERS = ("comet", "esnp", "tny", "relay", "magline")
 _OURS = ("eof", "peer_closed", "closed", "lost")
-pytestmark = pytest.mark.usefixtures("bystanders")
+pytestmark = pytest.mark.usefixtures("healthy_peers")
 
 
 def _protocol(listener: str) -> str:
@@ -187,10 +187,10 @@ def test_replayed_numbers_of_tny(hub: HubProcess) -> None:
     assert counted.failures("tny") == {"number_replayed": 1}
 
 
-def test_deep_nesting_is_bounded(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_deep_nesting_is_bounded(hub: HubProcess, healthy_peers: HealthyPeers) -> None:
     value = b"\x17\x02" * 100_000 + b"\x00"
     rows = esnp.call_rows(900, "test", "add", {}, (esnp.DATA, b"\x02a" + value))
-    bystanders.esnp.send(rows)
-    answer = bystanders.esnp.answer(900)
+    healthy_peers.esnp.send(rows)
+    answer = healthy_peers.esnp.answer(900)
     assert answer.error is not None
     assert hub.alive

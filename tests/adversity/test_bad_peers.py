@@ -9,8 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from tests.adversity.bystanders import Bystanders
 from tests.adversity.counted import Counted
+from tests.adversity.healthy_peers import HealthyPeers
 from tests.hub_raw import raw_comet as comet
 from tests.hub_raw import raw_esnp as esnp
 from tests.hub_raw import raw_magline as magline
@@ -25,12 +25,12 @@ from tests.hub_raw.raw_tny import RawTny
 _MB = 1024
 
 
-def test_silent_connections_are_closed(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_silent_connections_are_closed(hub: HubProcess, healthy_peers: HealthyPeers) -> None:
     counted = Counted(hub)
     listeners = {"comet": 200, "esnp": 200, "tny": 200, "relay": 20, "magline": 20}
     lines = [hub.dial(listener) for listener, count in listeners.items() for _ in range(count)]
     try:
-        bystanders.check()
+        healthy_peers.check()
         for listener, count in listeners.items():
             reasons = counted.wait_for_ends(listener, count)
             assert sum(reasons.values()) == count
@@ -40,14 +40,16 @@ def test_silent_connections_are_closed(hub: HubProcess, bystanders: Bystanders) 
             line.close()
 
 
-def test_handshakes_of_one_address_are_limited(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_handshakes_of_one_address_are_limited(
+    hub: HubProcess, healthy_peers: HealthyPeers
+) -> None:
     counted = Counted(hub)
     lines = [hub.dial("magline") for _ in range(40)]
     try:
         wait_until(
             lambda: counted.plain("refused") == {"handshakes_per_address": 8}, "eight are refused"
         )
-        bystanders.check()
+        healthy_peers.check()
     finally:
         for line in lines:
             line.close()
@@ -63,7 +65,7 @@ _DRIPPED = {
 
 
 @pytest.mark.parametrize("listener", sorted(_DRIPPED))
-@pytest.mark.usefixtures("bystanders")
+@pytest.mark.usefixtures("healthy_peers")
 def test_slow_senders_are_closed(hub: HubProcess, listener: str) -> None:
     counted = Counted(hub)
     line = hub.dial(listener)
@@ -85,7 +87,9 @@ def _deaf(hub: HubProcess, listener: str) -> Line:
 
 
 @pytest.mark.parametrize("protocol", ["comet", "esnp", "tny", "magline"])
-def test_a_peer_that_never_reads(hub: HubProcess, bystanders: Bystanders, protocol: str) -> None:
+def test_a_peer_that_never_reads(
+    hub: HubProcess, healthy_peers: HealthyPeers, protocol: str
+) -> None:
     counted = Counted(hub)
     before_kb = hub.memory_kb()
     line, ask = _asking(hub, protocol)
@@ -101,7 +105,7 @@ def test_a_peer_that_never_reads(hub: HubProcess, bystanders: Bystanders, protoc
         line.close()
     assert not sender.is_alive()
     assert drops == reasons == {"slow_reader": 1}
-    bystanders.check()
+    healthy_peers.check()
     assert hub.memory_kb() - before_kb < 40 * _MB
 
 
@@ -136,7 +140,7 @@ def _ask_for_ever(ask: Callable[[], object], over: threading.Event) -> None:
             ask()
 
 
-def test_a_slow_reader_keeps_what_is_stored(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_a_slow_reader_keeps_what_is_stored(hub: HubProcess, healthy_peers: HealthyPeers) -> None:
     counted = Counted(hub)
     name, token = hub.client()
     line = _deaf(hub, "comet")
@@ -144,7 +148,7 @@ def test_a_slow_reader_keeps_what_is_stored(hub: HubProcess, bystanders: Bystand
     client.auth(name, token)
     content = "x" * 16_000
     ids = [hub.publish(client=name, content=content)["id"] for _ in range(200)]
-    bystanders.check()
+    healthy_peers.check()
     assert set(counted.drops("comet")) <= {"slow_reader"}
     line.close()
     again = RawComet(hub.dial("comet"))
@@ -161,7 +165,9 @@ _TINY = 64_000
 
 
 @pytest.mark.parametrize("protocol", ["comet", "esnp", "tny"])
-def test_tiny_frames_in_one_read(hub: HubProcess, bystanders: Bystanders, protocol: str) -> None:
+def test_tiny_frames_in_one_read(
+    hub: HubProcess, healthy_peers: HealthyPeers, protocol: str
+) -> None:
     before_kb = hub.memory_kb()
     name, token = hub.client()
     line = hub.dial(protocol)
@@ -176,18 +182,18 @@ def test_tiny_frames_in_one_read(hub: HubProcess, bystanders: Bystanders, protoc
         frame, answer = tny.tick(1, "seed"), tny.tick(2, "seed")
     sender = threading.Thread(target=line.send, args=(frame * _TINY,))
     sender.start()
-    bystanders.check()
+    healthy_peers.check()
     assert line.take(_TINY * len(answer)) == answer * _TINY
     sender.join()
     if protocol == "esnp":
         line.send(esnp.encoded(esnp.call_rows(5, "test", "add", {"a": 1, "b": 2})))
         assert RawEsnp(line).answer(5).data == {"c": 3}
     line.close()
-    bystanders.check()
+    healthy_peers.check()
     assert hub.memory_kb() - before_kb < 30 * _MB
 
 
-def test_more_commands_at_once_than_may_wait(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_more_commands_at_once_than_may_wait(hub: HubProcess, healthy_peers: HealthyPeers) -> None:
     counted = Counted(hub)
     name, token = hub.client()
     phone = RawComet(hub.dial("comet"))
@@ -198,10 +204,12 @@ def test_more_commands_at_once_than_may_wait(hub: HubProcess, bystanders: Bystan
     assert rest.startswith(comet.frame(comet.TOPIC_LIST, b"\x00"))
     assert comet.frame(comet.ERROR, b"\x06")[2:] in rest  # too busy
     assert counted.wait_for_ends("comet", 1) == {"too_busy": 1}
-    bystanders.check()
+    healthy_peers.check()
 
 
-def test_guessing_tokens_is_slowed_and_counted(hub: HubProcess, bystanders: Bystanders) -> None:
+def test_guessing_tokens_is_slowed_and_counted(
+    hub: HubProcess, healthy_peers: HealthyPeers
+) -> None:
     counted = Counted(hub)
     name, token = hub.client()
     guesser = RawComet(hub.dial("comet"))
@@ -212,7 +220,7 @@ def test_guessing_tokens_is_slowed_and_counted(hub: HubProcess, bystanders: Byst
     assert guesser.line.rest() == b""
     guesser.close()
     assert counted.plain("auth_failures") == {"comet": 3}
-    bystanders.check()
+    healthy_peers.check()
     honest = RawComet(hub.dial("comet"))
     honest.auth(name, token)  # from the same address: late, but let in
     honest.heartbeat()

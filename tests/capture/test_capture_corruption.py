@@ -14,7 +14,7 @@ from wirelake.capture.format.reader import read_bytes
 from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.tcp.headers import segment
 
-from .making import T0, raw_packet
+from .small_captures import T0, raw_packet
 
 FILE_CODES = {"bad_block", "truncated_file", "unknown_file", "bad_fact"}
 

@@ -15,7 +15,7 @@ from wirelake.capture.format.files import Feed, open_feed
 from wirelake.capture.format.items import FileFault, Packet
 from wirelake.capture.format.reader import elements, read, read_bytes
 
-from .making import faults, small_pcap, small_pcapng
+from .small_captures import faults, small_pcap, small_pcapng
 
 Compress = Callable[[bytes], bytes]
 COMPRESSORS: dict[str, Compress] = {

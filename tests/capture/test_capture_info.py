@@ -17,7 +17,7 @@ from wirelake.capture.tcp.headers import ACK, SYN, ethernet, ipv4, tcp
 from wirelake.capture.tools.info import info
 from wirelake.protocols import registry
 
-from .making import CLIENT, SERVER, T0, raw_packet, small_pcapng
+from .small_captures import CLIENT, SERVER, T0, raw_packet, small_pcapng
 
 
 def test_a_plain_pcap(tmp_path: Path) -> None:

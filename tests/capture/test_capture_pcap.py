@@ -10,7 +10,7 @@ from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import FileFault, Interface, Packet, Section
 from wirelake.capture.format.reader import read_bytes
 
-from .making import faults, packets, small_pcap
+from .small_captures import faults, packets, small_pcap
 
 
 def _file(

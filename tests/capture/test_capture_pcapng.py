@@ -14,7 +14,7 @@ from wirelake.capture.format.items import Fact, FileFault, Interface, Packet, Se
 from wirelake.capture.format.reader import read_bytes
 from wirelake.capture.format.writer import Option, PcapngWriter, origin_option
 
-from .making import T0, faults, packets, small_pcapng
+from .small_captures import T0, faults, packets, small_pcapng
 
 
 def _block(sign: str, kind: int, body: bytes) -> bytes:

@@ -29,7 +29,7 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tcp.headers import segment
 
 from . import tshark
-from .making import T0
+from .small_captures import T0
 
 CLIENT, SERVER = ("10.0.0.9", 51_000), ("10.0.0.1", 7_300)
 MS = 1_000_000

@@ -26,7 +26,7 @@ from wirelake.protocols import registry
 from wirelake.protocols.comet.layout import Auth, ExchangeKey, Heartbeat, MessageList, Notification
 
 from . import tshark
-from .making import CLIENT, SERVER, T0
+from .small_captures import CLIENT, SERVER, T0
 from .tcp_made import cooked
 from .test_capture_corruption import corrupted
 

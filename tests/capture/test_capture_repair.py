@@ -16,7 +16,7 @@ from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tools.repair import repair, repaired_name
 
 from . import tshark
-from .making import T0, small_pcap, small_pcapng
+from .small_captures import T0, small_pcap, small_pcapng
 from .test_capture_corruption import corrupted
 
 

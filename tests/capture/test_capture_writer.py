@@ -18,7 +18,7 @@ from wirelake.capture.format.writer import PcapngWriter, PcapWriter
 from wirelake.capture.tcp.headers import ethernet, ipv4, ipv6, segment, tcp
 
 from . import tshark
-from .making import CLIENT, SERVER, T0, packets
+from .small_captures import CLIENT, SERVER, T0, packets
 from .tcp_made import link_layer
 
 CLIENT6, SERVER6 = socket.inet_pton(socket.AF_INET6, "2001:db8::9"), bytes(15) + b"\1"

@@ -24,7 +24,7 @@ from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.items import Direction
 from wirelake.protocols import registry
 
-from .live_talks import TALKS, Line
+from .live_sessions import TALKS, Line
 
 Tables = dict[str, list[dict[str, Any]]]
 

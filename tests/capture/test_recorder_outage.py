@@ -15,8 +15,8 @@ from wirelake.capture.format.reader import read
 from wirelake.capture.format.writer import sealed_files
 from wirelake.capture.record.recorder import Lost, Recorder
 
-from .making import T0
 from .outage import CLIENT, FRAME, LOST, SECOND, SERVER
+from .small_captures import T0
 
 
 def outage(folder: Path, kind: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Asking a hub's HTTP side: where, with which token, and what is said when it does not answer."""
+"""Requests to a hub's HTTP API: address, token, and the errors when it does not answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.hub.admin.asking import asking
+from tests.hub.admin.admin_client import admin_client
 from tests.hub.certificates import make_certificate
 from tests.hub.running import running
 
@@ -21,7 +21,7 @@ from wirelake.cli.connect import (
 )
 from wirelake.cli.errors import CommandError
 
-from .strangers import answering
+from .fixed_response_server import answering
 
 TOKEN = "a-throw-away-token"
 FOLDERS = ("one", "two", "hub-data")
@@ -149,7 +149,7 @@ async def _https(folder: Path) -> None:
     made = make_certificate(folder)
     async with (
         running(listeners=["comet"], admin={"tls": made.settings}) as it,
-        asking(it.hub, made.trusting()) as admin,
+        admin_client(it.hub, made.trusting()) as admin,
     ):
         url = f"https://localhost:{admin.address[1]}"
         trusting = AdminHub(url, admin.token, str(made.certificate))

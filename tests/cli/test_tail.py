@@ -21,7 +21,7 @@ from tests.hub.cli.started_hub import (
 )
 
 from .conftest import Run
-from .strangers import answering
+from .fixed_response_server import answering
 
 MESSAGE = {
     "ts_ns": 0, "connection": 1, "direction": "s2c", "protocol": "esnp", "kind": "push",

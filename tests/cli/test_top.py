@@ -11,7 +11,7 @@ from tests.cli.watched_hub import admin_url, busy_hub, terminal
 from tests.hub.cli.started_hub import hub_process, wirelake
 
 from .conftest import Run
-from .strangers import answering
+from .fixed_response_server import answering
 
 
 def test_one_view_of_a_hub_at_work(tmp_path: Path) -> None:

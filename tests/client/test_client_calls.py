@@ -23,7 +23,7 @@ from wirelake.client import (
     connect,
 )
 
-from .stand import PINNED, TOKEN, Stand, standing, until
+from .session_servers import PINNED, TOKEN, Stand, standing, until
 
 CALLING = ("esnp", "tny", "magline")
 EVERY = (*CALLING, "comet")

@@ -9,7 +9,7 @@ import pytest
 from wirelake.client import BadCall, CallFailed, Notification
 from wirelake.client.inbox import Inbox
 
-from .stand import Sent, standing, take, until
+from .session_servers import Sent, standing, take, until
 from .test_client_calls import CALLING, EVERY, client_of
 
 

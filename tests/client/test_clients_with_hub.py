@@ -21,7 +21,7 @@ from wirelake.client import (
 )
 from wirelake.hub.rpc.demo_services import demo_services
 
-from .stand import take, until
+from .session_servers import take, until
 
 CALLING = ("esnp", "tny", "magline")
 EVERY = (*CALLING, "comet")

@@ -19,9 +19,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.adversity.bystanders import Bystanders
 from tests.adversity.counted import Counted
-from tests.adversity.storms import allow_many_files, come_and_go, people_of, silent
+from tests.adversity.healthy_peers import HealthyPeers
+from tests.adversity.reconnects import allow_many_files, come_and_go, people_of, silent
 from tests.hub_kills.killing import run_with_kills
 from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
 
@@ -60,7 +60,7 @@ def silence(count: int) -> dict[str, Any]:
 
 
 async def _silence(hub: HubProcess, count: int) -> dict[str, Any]:
-    others, counted = Bystanders(hub), Counted(hub)
+    others, counted = HealthyPeers(hub), Counted(hub)
     before_kb = hub.memory_kb()
     writers = await silent(hub.addresses["comet"], count)
     peak_kb = hub.memory_kb()

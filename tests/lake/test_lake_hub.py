@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from tests.hub.recording.recorded_run import TABLES, recorded_run
+from tests.hub.observe.recorded_run import TABLES, recorded_run
 
 from wirelake.lake.engine.run import run
 from wirelake.lake.engine.settings import Settings

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 from jsonschema import Draft202012Validator
-from tests.hub.admin.asking import Asking, asking
+from tests.hub.admin.admin_client import AdminClient, admin_client
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import Running, running, until
 
@@ -67,7 +67,7 @@ QUESTIONS = (
 
 
 @asynccontextmanager
-async def furnished(**tables: Any) -> AsyncIterator[tuple[Running, Asking]]:
+async def furnished(**tables: Any) -> AsyncIterator[tuple[Running, AdminClient]]:
     """A hub with a client that is here and owes acknowledgements, a connection that is over, and
     one dead letter of each kind of content."""
     limits = {"inbox": 2}
@@ -75,7 +75,7 @@ async def furnished(**tables: Any) -> AsyncIterator[tuple[Running, Asking]]:
         running(
             clients=["anna", "bert"], listeners=["comet"], record=LIVE, limits=limits, **tables
         ) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
     ):
         async with phone(it):
             pass

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from tests.hub.admin.asking import asking
+from tests.hub.admin.admin_client import admin_client
 from tests.hub.certificates import make_certificate
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import running, until
@@ -25,7 +25,7 @@ def test_on_loopback_health_is_for_everybody_and_the_rest_is_not() -> None:
 
 
 async def _who_may_ask() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         for path in OPEN:
             assert (await admin.get(path, token=None)).status == 200, path
         for path in GUARDED:
@@ -47,7 +47,7 @@ def test_elsewhere_everything_wants_the_token() -> None:
 async def _elsewhere() -> None:
     async with (
         running(listeners=["comet"], admin={"host": "0.0.0.0"}) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
     ):
         for path in OPEN:
             assert (await admin.get(path, token=None)).status == 401, path
@@ -59,7 +59,7 @@ def test_connections_open_and_over() -> None:
 
 
 async def _connections() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         async with phone(it, "anna") as made, phone(it):
             host, port = made.writer.get_extra_info("sockname")
             found = (await admin.get("/connz")).json
@@ -94,7 +94,7 @@ def test_what_is_not_there_is_refused(path: str, status: int) -> None:
 
 
 async def _refused(path: str, status: int) -> None:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         answer = await admin.get(path)
         assert answer.status == status
         assert set(answer.json) == {"error", "message"}
@@ -105,7 +105,7 @@ def test_counters_and_metrics_say_the_same() -> None:
 
 
 async def _counters() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         async with phone(it, "anna") as made:
             await made.subscribe("@news")
             wanted = {"topic": "@news", "content": "hello"}
@@ -133,7 +133,7 @@ def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
 
 
 async def _draining() -> None:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         it.hub.table.draining = True
         assert (await admin.get("/readyz")).status == 503
         assert (await admin.get("/healthz")).status == 200
@@ -148,7 +148,7 @@ def test_topics_and_clients() -> None:
 async def _topics() -> None:
     async with (
         running(clients=["anna", "ben"], listeners=["comet"]) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         phone(it, "anna") as made,
         phone(it, "ben"),
     ):
@@ -170,7 +170,7 @@ async def _https(folder: Path) -> None:
     made = make_certificate(folder)
     async with (
         running(listeners=["comet"], admin={"tls": made.settings}) as it,
-        asking(it.hub, made.trusting()) as admin,
+        admin_client(it.hub, made.trusting()) as admin,
     ):
         assert (await admin.get("/healthz", token=None)).status == 200
         newer = make_certificate(folder)  # the same files
@@ -200,7 +200,7 @@ def test_it_can_be_switched_off() -> None:
 async def _off() -> None:
     async with (
         running(listeners=["comet"], admin={"enabled": False}) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
     ):
         assert admin.server.addresses == []
         assert not (it.data / "admin.token").exists()

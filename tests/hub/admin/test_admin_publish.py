@@ -7,7 +7,7 @@ import base64
 from typing import Any
 
 import pytest
-from tests.hub.admin.asking import asking
+from tests.hub.admin.admin_client import admin_client
 from tests.hub.listeners_comet.phones import contents, phone
 from tests.hub.running import running, until
 
@@ -19,7 +19,10 @@ def test_what_is_published_arrives() -> None:
 
 
 async def _arrives() -> None:
-    async with running(clients=["anna", "ben"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with (
+        running(clients=["anna", "ben"], listeners=["comet"]) as it,
+        admin_client(it.hub) as admin,
+    ):
         async with phone(it, "anna") as made:
             await made.subscribe("@news")
             first = await admin.post("/v1/publish", {"topic": "@news", "content": "grüße"})
@@ -42,7 +45,7 @@ def test_the_same_key_publishes_once() -> None:
 
 
 async def _once() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         wanted = {"client": "anna", "content": "once", "id": "order-7"}
         first, second = [await admin.post("/v1/publish", wanted) for _ in range(2)]
         assert first.status == second.status == 200
@@ -77,7 +80,7 @@ def test_what_is_wrong_is_said(body: Any, status: int, code: str) -> None:
 
 
 async def _wrong(body: Any, status: int, code: str) -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         answer = await admin.post("/v1/publish", body)
         assert (answer.status, answer.json["error"]) == (status, code)
         assert answer.json["message"]
@@ -89,7 +92,7 @@ def test_other_methods_are_refused() -> None:
 
 
 async def _methods() -> None:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         assert (await admin.get("/v1/publish")).status == 405
         assert (await admin.post("/connz", {})).status == 405
 
@@ -102,7 +105,7 @@ async def _dead() -> None:
     limits = {"inbox": 2}
     async with (
         running(clients=["anna"], listeners=["comet"], limits=limits) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
     ):
         for number in range(3):
             wanted = {"client": "anna", "content": f"number {number}"}
@@ -122,6 +125,6 @@ def test_an_inbox_of_nobody_is_not_found() -> None:
 
 
 async def _nobody() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         assert (await admin.get("/v1/inbox/nobody")).status == 404
         assert (await admin.get("/v1/inbox/anna")).json["notifications"] == []

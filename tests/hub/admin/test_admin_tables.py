@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.hub.admin.asking import asking
+from tests.hub.admin.admin_client import admin_client
 from tests.hub.listeners_comet.phones import phone
-from tests.hub.recording.recorded_run import publish
+from tests.hub.observe.recorded_run import publish
 from tests.hub.running import running, until
 
 RECORD = {"tables": True}
@@ -19,7 +19,7 @@ def test_rows_come_when_they_are_final() -> None:
 async def _rows() -> None:
     async with (
         running(clients=["anna"], listeners=["comet"], record=RECORD) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
     ):
         assert (await admin.get("/v1/tables/connections")).json == {"count": 0, "rows": []}
         async with phone(it, "anna") as made:
@@ -44,7 +44,7 @@ def test_there_are_none_unless_the_configuration_says_so() -> None:
 
 
 async def _none() -> None:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         answer = await admin.get("/v1/tables/calls")
         assert answer.status == 404
         assert "record.tables" in answer.json["message"]

@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 import pytest
-from tests.hub.admin.asking import asking, tailing
+from tests.hub.admin.admin_client import admin_client, tailing
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.listeners_magline.nodes import node
-from tests.hub.recording.recorded_run import Caller, publish
+from tests.hub.observe.recorded_run import Caller, publish
 from tests.hub.running import running, until
-from tests.hub.talking import dial
+from tests.hub.session_client import dial
 
 from wirelake.hub.admin.live import QUEUE, TailReader
 from wirelake.hub.rpc.demo_services import demo_services
@@ -34,7 +34,7 @@ def test_messages_are_decoded_also_sealed_ones() -> None:
 
 
 async def _decoded() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         assert not it.hub.tap.active
         async with tailing(admin) as events, phone(it, "anna") as made:
             await made.exchange_key()
@@ -66,7 +66,7 @@ async def _masked() -> None:
             services=demo_services(),
             magline={"anonymous": True},
         ) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         tailing(admin, "?filter=kind%20%3D%3D%20%22request%22") as events,
     ):
         reader, writer = await dial(it.address("esnp"))
@@ -92,7 +92,7 @@ def test_a_connection_that_was_open_before_is_followed_from_here_on() -> None:
 async def _joined() -> None:
     async with (
         running(clients=["anna"], listeners=["comet"]) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         phone(it, "anna") as made,
     ):
         await made.exchange_key()
@@ -110,7 +110,7 @@ def test_a_filter_that_is_none_is_refused() -> None:
 
 
 async def _bad_filter() -> None:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         for text in ("kind%20%3D", "nothing%20%3D%3D%201", "x" * 3000):
             answer = await admin.get(f"/v1/tail?filter={text}")
             assert (answer.status, answer.json["error"]) == (400, "bad_arguments")
@@ -123,7 +123,7 @@ def test_readers_are_few() -> None:
 
 async def _few() -> None:
     limits = {"tail_watchers": 1}
-    async with running(listeners=["comet"], limits=limits) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"], limits=limits) as it, admin_client(it.hub) as admin:
         async with tailing(admin):
             answer = await admin.get("/v1/tail")
             assert (answer.status, answer.json["error"]) == (429, "too_busy")
@@ -139,7 +139,7 @@ def test_streams_end_with_the_hub() -> None:
 async def _ends() -> None:
     async with (
         running(listeners=["comet"]) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         tailing(admin) as events,
     ):
         await admin.server.stop()

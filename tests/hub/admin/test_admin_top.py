@@ -6,18 +6,18 @@ import asyncio
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from tests.hub.admin.asking import Asking, asking
+from tests.hub.admin.admin_client import AdminClient, admin_client
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.listeners_esnp.peer import signed_on
 from tests.hub.running import Running, running, until
-from tests.hub.talking import dial
+from tests.hub.session_client import dial
 
 from wirelake.hub.admin.metrics import TARGETS
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Services
 
 
-async def _top(admin: Asking, query: str = "") -> dict[str, Any]:
+async def _top(admin: AdminClient, query: str = "") -> dict[str, Any]:
     answer = await admin.get(f"/v1/top{query}")
     assert answer.status == 200, answer.body
     found: dict[str, Any] = answer.json
@@ -29,7 +29,7 @@ def test_only_the_administrator_may_look() -> None:
 
 
 async def _guarded() -> None:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         assert (await admin.get("/v1/top", token=None)).status == 401
         assert (await admin.get("/v1/top?limit=1001")).status == 400
 
@@ -41,7 +41,7 @@ def test_calls_have_durations_and_metrics_have_the_same() -> None:
 async def _durations() -> None:
     async with (
         running(clients=["anna"], listeners=["esnp"], services=demo_services()) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         signed_on(it, "anna") as peer,
     ):
         before = await _top(admin)
@@ -97,7 +97,7 @@ async def _bounded() -> None:
         services.service("many", str(number))(_nothing)
     for each in services.every:
         each.now(None, {})
-    async with running(listeners=["esnp"], services=services) as it, asking(it.hub) as admin:
+    async with running(listeners=["esnp"], services=services) as it, admin_client(it.hub) as admin:
         text = (await admin.get("/metrics")).body.decode()
         shown = await _top(admin)
     counted = {
@@ -122,7 +122,7 @@ def test_topics_say_what_was_published_and_pushed() -> None:
 async def _topics() -> None:
     async with (
         running(clients=["anna", "ben"], listeners=["comet"]) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         phone(it, "anna") as first,
     ):
         await first.subscribe("@news", "@quiet")
@@ -153,7 +153,7 @@ def test_what_waited_counts_when_it_is_pushed() -> None:
 async def _waited() -> None:
     async with (
         running(clients=["anna"], listeners=["esnp"]) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
     ):
         async with signed_on(it, "anna") as peer:
             await peer.call("hub/subscribe", topic="@news", ack=True)
@@ -173,7 +173,7 @@ def test_connections_that_ended_badly_are_remembered_and_others_are_not() -> Non
 
 
 async def _failed_connections() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         await _break_in(it)
         for _ in range(3):
             async with phone(it, "anna"):

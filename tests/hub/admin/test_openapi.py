@@ -8,7 +8,7 @@ from pathlib import Path
 
 from openapi_spec_validator import OpenAPIV31SpecValidator
 from starlette.routing import Route
-from tests.hub.admin.asking import asking
+from tests.hub.admin.admin_client import admin_client
 from tests.hub.running import free_config, running
 from tools.pages.http import openapi
 
@@ -52,5 +52,5 @@ def test_a_hub_serves_it() -> None:
 
 
 async def _served() -> object:
-    async with running(listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         return (await admin.get("/v1/openapi.json", token=None)).json

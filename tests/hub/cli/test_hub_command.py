@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirelake
 from tests.hub.listeners_comet.phones import Phone
-from tests.hub.talking import dial
+from tests.hub.session_client import dial
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import sealed_files

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.hub.running import Running
-from tests.hub.talking import Talk, dial
+from tests.hub.session_client import SessionClient, dial
 
 from wirelake.protocols.comet.layout import Auth, MessageAck, MessageList, Subscribe
 from wirelake.protocols.comet.limits import ClientOptions
@@ -19,7 +19,7 @@ OPEN = ClientOptions(allow_plaintext=True)
 """For listeners that offer no key."""
 
 
-class Phone(Talk):
+class Phone(SessionClient):
     """A client of comet."""
 
     session: ClientSession

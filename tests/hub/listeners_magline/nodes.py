@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tests.hub.running import Running
-from tests.hub.talking import Talk, dial
+from tests.hub.session_client import SessionClient, dial
 
 from wirelake.protocols.magline.session import (
     ClientKey,
@@ -33,7 +33,7 @@ def pinned(it: Running) -> ClientKey:
     return ClientKey(pinned=bytes.fromhex((it.data / "magline.pub").read_text()))
 
 
-class Node(Talk):
+class Node(SessionClient):
     """A client of magline."""
 
     session: ClientSession

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.hub.topics.desk import desk
+from tests.hub.pubsub.local_topics import local_topics
 
 from wirelake.hub.store import StoreError, list_clients
 from wirelake.hub.store.migrations import MIGRATIONS, VERSION, migrate
@@ -27,7 +27,7 @@ def test_a_file_of_version_1_is_upgraded_with_everything_in_it(tmp_path: Path) -
         db.executescript(_VERSION_1.read_text())
 
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert it.authority.verify("ann", "throw-away token of ann") is not None
             assert [each.content for each in it.topics.inbox("ann", 9)] == [b"one"]
             assert [each.content for each in it.topics.inbox("bob", 9)] == [b"bob"]

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from wirelake.hub.pubsub.notifications import Publication, Published, number_of
 from wirelake.hub.store import add_client
 
-from .desk import Desk, Ear, desk
+from .local_topics import LocalTopics, Receiver, local_topics
 
 _CLIENTS = ("ann", "bob")
 _TOPICS = ("@a", "@b", "@c")
@@ -45,7 +45,7 @@ class InboxMachine(RuleBasedStateMachine):
         self.scratch = Path(tempfile.mkdtemp(prefix="wirelake-inboxes-"))
         self.folders = 0
         self.count = 0
-        self.ears: dict[str, Ear] = {}
+        self.ears: dict[str, Receiver] = {}
         self.seen: dict[int, int] = {}
         self.topics: dict[str, set[str]] = {name: set() for name in _CLIENTS}
         self.owed: dict[str, set[str]] = {name: set() for name in _CLIENTS}
@@ -74,8 +74,8 @@ class InboxMachine(RuleBasedStateMachine):
         return folder
 
     def open(self, folder: Path) -> None:
-        self.context = desk(folder, **_LIMITS)
-        self.it: Desk = self.run(self.context.__aenter__())
+        self.context = local_topics(folder, **_LIMITS)
+        self.it: LocalTopics = self.run(self.context.__aenter__())
         self.ears.clear()
 
     def close(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.hub.admin.asking import tailing
+from tests.hub.admin.admin_client import tailing
 from tests.hub.admin.described_hub import QUESTIONS, furnished, problems, schema_of
 
 from wirelake.hub.admin.endpoints import ENDPOINTS

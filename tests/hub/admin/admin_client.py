@@ -1,6 +1,6 @@
-"""Asks the admin pages of a hub that runs in this loop, over a real socket.
+"""Requests to the admin API of a hub that runs in this loop, over a real socket.
 
-async with running(clients=["alice"]) as it, asking(it.hub) as admin:
+async with running(clients=["alice"]) as it, admin_client(it.hub) as admin:
     answer = await admin.get("/varz")
     answer.status, answer.json
 """
@@ -35,8 +35,8 @@ class Answer:
         return json.loads(self.body)
 
 
-class Asking:
-    """Asks, as the administrator unless told otherwise."""
+class AdminClient:
+    """Sends requests, with the administrator's token by default."""
 
     def __init__(self, hub: Hub, server: AdminServer, tls: ssl.SSLContext | None):
         self.server = server
@@ -77,12 +77,12 @@ class Asking:
 
 
 @asynccontextmanager
-async def asking(hub: Hub, tls: ssl.SSLContext | None = None) -> AsyncIterator[Asking]:
+async def admin_client(hub: Hub, tls: ssl.SSLContext | None = None) -> AsyncIterator[AdminClient]:
     """Serves the admin pages meanwhile."""
     server = AdminServer(hub)
     await server.start()
     try:
-        yield Asking(hub, server, tls)
+        yield AdminClient(hub, server, tls)
     finally:
         await server.stop()
 
@@ -115,7 +115,7 @@ class Events:
 
 
 @asynccontextmanager
-async def tailing(admin: Asking, query: str = "") -> AsyncIterator[Events]:
+async def tailing(admin: AdminClient, query: str = "") -> AsyncIterator[Events]:
     """Reads `/v1/tail`; it has begun when this yields."""
     reader, writer = await asyncio.open_connection(*admin.address)
     head = f"GET /v1/tail{query} HTTP/1.0\r\nAuthorization: Bearer {admin.token}\r\n\r\n"

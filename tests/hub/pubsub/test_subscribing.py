@@ -9,7 +9,7 @@ import pytest
 
 from wirelake.hub.errors import HubError
 
-from .desk import desk
+from .local_topics import local_topics
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ from .desk import desk
 )
 def test_one_that_cannot_be_refuses_all(tmp_path: Path, names: list[str], code: str) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"], subscriptions=4, topics=3) as it:
+        async with local_topics(tmp_path, ["ann"], subscriptions=4, topics=3) as it:
             ann = it.sign_on("ann")
             with pytest.raises(HubError) as refused:
                 await it.subscribe(ann, *names)
@@ -39,7 +39,7 @@ def test_one_that_cannot_be_refuses_all(tmp_path: Path, names: list[str], code: 
 
 def test_topics_that_do_not_fit_a_list_are_refused(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             long = [f"@{each:03}" + "é" * 250 for each in range(70)]
             with pytest.raises(HubError, match="do not fit the frames"):
@@ -51,7 +51,7 @@ def test_topics_that_do_not_fit_a_list_are_refused(tmp_path: Path) -> None:
 
 def test_twice_is_fine_and_may_change_the_ack(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann", "esnp")
             assert await it.subscribe(ann, "@a", "@a", ack=True) == 1
             await it.publish("@a", b"owed")
@@ -66,7 +66,7 @@ def test_twice_is_fine_and_may_change_the_ack(tmp_path: Path) -> None:
 
 def test_subscriptions_survive_and_nothing_of_an_ended_one_waits(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a", "@b", "@c")
             for topic in ("@a", "@b", "@a"):
@@ -75,7 +75,7 @@ def test_subscriptions_survive_and_nothing_of_an_ended_one_waits(tmp_path: Path)
             assert [each.content for each in it.waiting(ann)] == [b"@b"]
             await it.publish("@a", b"not for ann")
             assert ann.contents == [b"@a", b"@b", b"@a"]
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             ann = it.sign_on("ann")
             assert ann.client is not None
             assert list(ann.client.subscriptions) == ["@b"]
@@ -88,7 +88,7 @@ def test_subscriptions_survive_and_nothing_of_an_ended_one_waits(tmp_path: Path)
 
 def test_changes_of_one_client_keep_their_order(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             told: list[object] = []
             for _ in range(5):
@@ -105,7 +105,7 @@ def test_changes_of_one_client_keep_their_order(tmp_path: Path) -> None:
 
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a")
             fill = it.store._writer  # type: ignore[attr-defined]

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.adversity.storms import Person, allow_many_files, come_and_go, gather, people_of
+from tests.adversity.reconnects import Person, allow_many_files, come_and_go, gather, people_of
 from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
 
 _LIMITS = {"limits": {"half_open_per_address": 4_096, "connects_per_s": 20_000.0}}

@@ -1,6 +1,6 @@
 """Topics on a real store, without listeners: connections here keep what they are given.
 
-async with desk(tmp_path, clients=["ann"]) as it:
+async with local_topics(tmp_path, clients=["ann"]) as it:
     ann = it.sign_on("ann")
     await it.subscribe(ann, "@news")
     await it.publish("@news", b"hello")
@@ -45,11 +45,11 @@ class Lines:
         return notification.id.encode() + b" " + notification.content + b"\n"
 
 
-class Ear:
+class Receiver:
     """A connection that keeps what it is given."""
 
     def __init__(
-        self, place: Desk, client: Client | None, *, protocol: str, form: Lines | None
+        self, place: LocalTopics, client: Client | None, *, protocol: str, form: Lines | None
     ) -> None:
         place.ids += 1
         self.id = place.ids
@@ -100,7 +100,7 @@ class Ear:
         return [number for number, _ in self.got]
 
 
-class Desk:
+class LocalTopics:
     """What topics need of a hub, and calls that wait."""
 
     def __init__(self, folder: Path, limits: Limits) -> None:
@@ -141,12 +141,12 @@ class Desk:
 
     # -- connections -------------------------------------------------------------------------
 
-    def ear(self, client: Client | None, protocol: str = "comet", *, own: bool = False) -> Ear:
-        ear = Ear(self, client, protocol=protocol, form=None if own else self.lines)
+    def ear(self, client: Client | None, protocol: str = "comet", *, own: bool = False) -> Receiver:
+        ear = Receiver(self, client, protocol=protocol, form=None if own else self.lines)
         self.connections[ear.id] = ear
         return ear
 
-    def sign_on(self, name: str, protocol: str = "comet", *, own: bool = False) -> Ear:
+    def sign_on(self, name: str, protocol: str = "comet", *, own: bool = False) -> Receiver:
         """A connection of a client; comet's is attached at once, as its listener does."""
         row = self.store.client(name)
         assert row is not None
@@ -155,12 +155,12 @@ class Desk:
             self.topics.attach(ear)  # type: ignore[arg-type]
         return ear
 
-    def nobody(self, protocol: str = "esnp", *, own: bool = False) -> Ear:
+    def nobody(self, protocol: str = "esnp", *, own: bool = False) -> Receiver:
         ear = self.ear(None, protocol, own=own)
         self.authority.anonymous(ear)  # type: ignore[arg-type]
         return ear
 
-    def leave(self, ear: Ear) -> None:
+    def leave(self, ear: Receiver) -> None:
         ear.open = False
         del self.connections[ear.id]
         self.topics.detach(ear)  # type: ignore[arg-type]
@@ -223,14 +223,16 @@ async def _answer(done: asyncio.Future[Any]) -> Any:
 
 
 @asynccontextmanager
-async def desk(folder: Path, clients: Iterable[str] = (), **limits: Any) -> AsyncIterator[Desk]:
+async def local_topics(
+    folder: Path, clients: Iterable[str] = (), **limits: Any
+) -> AsyncIterator[LocalTopics]:
     """Topics on the store in this folder; clients that are not there yet are added."""
     path = folder / "hub.sqlite3"
     there = {row.id for row in list_clients(path)}
     for name in clients:
         if name not in there:
             add_client(path, name)
-    it = Desk(folder, msgspec.convert(limits, Limits))
+    it = LocalTopics(folder, msgspec.convert(limits, Limits))
     try:
         yield it
     finally:

@@ -1,4 +1,4 @@
-"""The other end of a listener: a session of the client's side, a socket, and nothing in between."""
+"""A client for tests of listeners: a client session driven over a socket."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from wirelake.protocols.sansio import Event, Session
 _Kind = TypeVar("_Kind", bound=Event)
 
 
-class Talk:
+class SessionClient:
     """Drives a session over a real socket; events wait until somebody asks for them."""
 
     session: Any

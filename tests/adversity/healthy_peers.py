@@ -9,10 +9,10 @@ from tests.hub_raw.raw_magline import RawMagline
 from tests.hub_raw.raw_relay import RawLink
 from tests.hub_raw.raw_tny import RawTny
 
-__all__ = ["Bystanders"]
+__all__ = ["HealthyPeers"]
 
 
-class Bystanders:
+class HealthyPeers:
     """Connections that sign on first and are checked later."""
 
     def __init__(self, hub: HubProcess):
@@ -29,7 +29,7 @@ class Bystanders:
         self.magline.hello()
         self.magline.ask(10, id=name, token=token)
         self.link = RawLink(hub.dial("relay"), 4711)
-        assert self.link.open(key="bystander")
+        assert self.link.open(key="healthy")
         self._asked = 0
 
     def check(self) -> None:

@@ -1,4 +1,4 @@
-"""Servers that are no hubs, or hubs of another time."""
+"""An HTTP server with one response: not a hub, or a hub of another version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def answering(
 ) -> Iterator[str]:
     """Answers everything in the same way; yields its address. `asked` gets the paths."""
 
-    class Stranger(BaseHTTPRequestHandler):
+    class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             if asked is not None:
                 asked.append(self.path)
@@ -26,7 +26,7 @@ def answering(
         def log_message(self, *_: object) -> None:
             pass
 
-    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:

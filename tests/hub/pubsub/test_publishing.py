@@ -10,12 +10,12 @@ import pytest
 from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub.notifications import Publication
 
-from .desk import desk
+from .local_topics import local_topics
 
 
 def test_it_goes_to_everybody_who_has_the_topic(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob", "eve"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob", "eve"]) as it:
             ann, bob, eve = (it.sign_on(name) for name in ("ann", "bob", "eve"))
             await it.subscribe(ann, "@news")
             await it.subscribe(bob, "@news", "@other")
@@ -32,11 +32,11 @@ def test_it_goes_to_everybody_who_has_the_topic(tmp_path: Path) -> None:
 
 def test_it_is_on_disk_before_its_publisher_is_told(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path / "a", ["ann"]) as it:
+        async with local_topics(tmp_path / "a", ["ann"]) as it:
             await it.subscribe(it.sign_on("ann"), "@news")
             published = await it.publish("@news", b"kept")
             copy = it.copy(tmp_path / "b")
-        async with desk(copy) as it:
+        async with local_topics(copy) as it:
             waiting = it.waiting(it.sign_on("ann"))
             assert [(each.id, each.content) for each in waiting] == [(published.id, b"kept")]
 
@@ -46,7 +46,7 @@ def test_it_is_on_disk_before_its_publisher_is_told(tmp_path: Path) -> None:
 
 def test_what_is_not_stored_goes_to_who_is_online_at_once(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@news")
             await it.subscribe(bob, "@news")
@@ -68,7 +68,7 @@ def test_what_is_not_stored_goes_to_who_is_online_at_once(tmp_path: Path) -> Non
 
 def test_order_over_topics_holds_within_a_turn(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a", "@b")
             expected = []
@@ -87,7 +87,7 @@ def test_order_over_topics_holds_within_a_turn(tmp_path: Path) -> None:
 
 def test_a_newcomer_gets_nothing_that_was_published_before_it_came(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann = it.sign_on("ann", "esnp")
             await it.subscribe(ann, "@news", ack=False)
             it.topics.publish(Publication("@news", None, b"now", ttl_s=0), lambda _: None)
@@ -105,7 +105,7 @@ def test_a_newcomer_gets_nothing_that_was_published_before_it_came(tmp_path: Pat
 
 def test_one_client_alone(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann = it.sign_on("ann")
             online = await it.publish(None, b"to ann", client="ann")
             offline = await it.publish(None, b"to bob", client="bob")
@@ -123,7 +123,7 @@ def test_one_client_alone(tmp_path: Path) -> None:
 
 def test_a_key_publishes_once(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@news")
             told: list[object] = []
@@ -135,7 +135,7 @@ def test_a_key_publishes_once(tmp_path: Path) -> None:
             assert ann.contents == [b"x"]
             nobody = await it.publish("@nobody", b"x", key="n")
             assert await it.publish("@nobody", b"x", key="n") == nobody
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert await it.publish("@news", b"x", key="k") == again
             it.now += it.limits.current.ttl_s + 1
             assert await it.publish("@news", b"x", key="k") != again
@@ -226,7 +226,7 @@ def test_a_key_outlives_its_notification(tmp_path: Path, ttl_s: float) -> None:
 )
 def test_what_is_refused(tmp_path: Path, publication: Publication, code: str) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             told: list[object] = []
             it.topics.publish(publication, told.append)
             assert len(told) == 1
@@ -240,7 +240,7 @@ def test_what_is_refused(tmp_path: Path, publication: Publication, code: str) ->
 @pytest.mark.parametrize("topic", ["news", "$sys", "@", "@ünï/ködé-1", "@" + "a" * 255])
 def test_what_may_be_published_to(tmp_path: Path, topic: str) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert (await it.publish(topic, b"")).audience == 0
             assert (await it.publish(topic, b"", ttl_s=0)).audience == 0
 
@@ -249,9 +249,9 @@ def test_what_may_be_published_to(tmp_path: Path, topic: str) -> None:
 
 def test_numbers_go_on_when_the_clock_goes_back(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             first = await it.publish("@a", ttl_s=0)
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             it.now -= 1000
             it.topics.load()
             it.topics.sweep.stop()
@@ -265,12 +265,12 @@ def test_a_subscription_is_older_than_what_comes_after_a_kill_in_the_same_second
     tmp_path: Path,
 ) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             for _ in range(9):
                 await it.publish("@a", ttl_s=0)  # numbers that leave no trace
             await it.subscribe(it.sign_on("ann"), "@a")
             copy = it.copy(tmp_path / "copy")
-        async with desk(copy) as it:  # its clock says what the other's said
+        async with local_topics(copy) as it:  # its clock says what the other's said
             published = await it.publish("@a", b"for ann")
             assert published.audience == 1
             assert [each.content for each in it.waiting(it.sign_on("ann"))] == [b"for ann"]
@@ -280,7 +280,7 @@ def test_a_subscription_is_older_than_what_comes_after_a_kill_in_the_same_second
 
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@news")
             kept = await it.publish("@news", b"before")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tests.hub.admin.asking import Asking, asking, tailing
+from tests.hub.admin.admin_client import AdminClient, admin_client, tailing
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.listeners_esnp.peer import signed_on
 from tests.hub.listeners_tny.tny_client import body_of, tny_client
@@ -25,7 +25,7 @@ def test_a_token_is_zeros_and_the_rest_is_as_it_was() -> None:
 
 
 async def _zeros() -> None:
-    async with running(clients=["anna"], listeners=["comet"]) as it, asking(it.hub) as admin:
+    async with running(clients=["anna"], listeners=["comet"]) as it, admin_client(it.hub) as admin:
         async with tailing(admin, "?bytes=1") as events, phone(it, "anna") as made:
             host, port = made.writer.get_extra_info("sockname")
             _, row = await events.next()
@@ -47,7 +47,7 @@ def test_nobody_gets_bytes_without_asking() -> None:
 async def _unasked() -> None:
     async with (
         running(clients=["anna"], listeners=["comet"]) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         tailing(admin) as events,
         phone(it, "anna"),
     ):
@@ -62,7 +62,7 @@ def test_who_signs_on_by_a_call_shows_no_bytes() -> None:
 async def _call() -> None:
     async with (
         running(clients=["anna"], listeners=["esnp"], services=demo_services()) as it,
-        asking(it.hub) as admin,
+        admin_client(it.hub) as admin,
         tailing(admin, "?bytes=1&protocol=esnp") as events,
         signed_on(it, "anna") as peer,
     ):
@@ -85,7 +85,7 @@ async def _tunnel() -> None:
     async with (
         backend("one", clients=["anna"], relay={"auth": "token"}) as one,
         gateway(port_of(one)) as gate,
-        asking(one.hub) as admin,
+        admin_client(one.hub) as admin,
     ):
         await until(lambda: links_up(gate) == 1)
         found = await _through(one.tokens["anna"], gate.address("tny"), admin)
@@ -98,7 +98,9 @@ async def _tunnel() -> None:
     assert one.tokens["anna"].encode().hex() not in said
 
 
-async def _through(token: str, address: tuple[str, int], admin: Asking) -> list[dict[str, Any]]:
+async def _through(
+    token: str, address: tuple[str, int], admin: AdminClient
+) -> list[dict[str, Any]]:
     async with tailing(admin, "?bytes=1") as events, tny_client(address) as client:
         signed = await client.call(10, {"id": "anna", "token": token})
         assert body_of(signed) == {"id": "anna"}

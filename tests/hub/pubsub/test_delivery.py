@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from .desk import Desk, Ear, desk
+from .local_topics import LocalTopics, Receiver, local_topics
 
 
-def _ack(it: Desk, ear: Ear, *ids: str) -> int:
+def _ack(it: LocalTopics, ear: Receiver, *ids: str) -> int:
     return it.topics.ack(ear, ids)  # type: ignore[arg-type]
 
 
 def test_what_waited_is_pushed_oldest_first_and_then_what_comes(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             first = it.sign_on("ann", "esnp")
             await it.subscribe(first, "@a", "@b")
             it.leave(first)
@@ -37,7 +37,7 @@ def test_what_waited_is_pushed_oldest_first_and_then_what_comes(tmp_path: Path) 
 @pytest.mark.parametrize("protocol", ["esnp", "comet"])
 def test_in_flight_is_bounded_and_goes_on_with_acks(tmp_path: Path, protocol: str) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"], in_flight=3) as it:
+        async with local_topics(tmp_path, ["ann"], in_flight=3) as it:
             ann = it.sign_on("ann", protocol)
             await it.subscribe(ann, "@a")
             for number in range(8):
@@ -63,7 +63,7 @@ def test_in_flight_is_bounded_and_goes_on_with_acks(tmp_path: Path, protocol: st
 
 def test_not_acknowledged_is_pushed_again_on_the_next_connection(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             first = it.sign_on("ann", "tny", own=True)
             await it.subscribe(first, "@a")
             for number in range(4):
@@ -85,7 +85,7 @@ def test_not_acknowledged_is_pushed_again_on_the_next_connection(tmp_path: Path)
 
 def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"], in_flight=2) as it:
+        async with local_topics(tmp_path, ["ann"], in_flight=2) as it:
             ann = it.sign_on("ann", "magline", own=True)
             await it.subscribe(ann, "@a", ack=False)
             for number in range(5):
@@ -96,7 +96,7 @@ def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
             again = it.sign_on("ann", "magline", own=True)
             await it.subscribe(again, "@a", ack=False)
             assert again.contents == [b"offline"]
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert it.topics.inbox("ann", 10) == []
 
     asyncio.run(run())
@@ -104,7 +104,7 @@ def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
 
 def test_comet_is_pushed_what_is_new_and_asks_for_what_waited(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a")
             it.leave(ann)
@@ -130,7 +130,7 @@ def test_comet_is_pushed_what_is_new_and_asks_for_what_waited(tmp_path: Path) ->
 
 def test_comet_that_never_asks_keeps_what_waits_over_reconnects(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             await it.subscribe(it.sign_on("ann"), "@a")
             waiting = []
             for number in range(5):
@@ -141,7 +141,7 @@ def test_comet_that_never_asks_keeps_what_waits_over_reconnects(tmp_path: Path) 
                 waiting.append(b"waits %d" % number)
                 await it.publish("@a", waiting[-1])
             await it.written()
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert [each.content for each in it.waiting(it.sign_on("ann"))] == waiting
 
     asyncio.run(run())
@@ -149,7 +149,7 @@ def test_comet_that_never_asks_keeps_what_waits_over_reconnects(tmp_path: Path) 
 
 def test_a_list_has_no_more_than_a_frame_carries(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a")
             it.leave(ann)
@@ -168,7 +168,7 @@ def test_a_list_has_no_more_than_a_frame_carries(tmp_path: Path) -> None:
 
 def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a")
@@ -191,7 +191,7 @@ def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -
 
 def test_who_may_not_receive_yet_gets_it_when_it_may(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             row = it.store.client("ann")
             assert row is not None
             ann = it.ear(it.topics.client_of(row))
@@ -210,7 +210,7 @@ def test_who_may_not_receive_yet_gets_it_when_it_may(tmp_path: Path) -> None:
 
 def test_a_new_form_holds_for_what_comes_after_it(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a")
             await it.publish("@a", b"1", ttl_s=0)
@@ -229,7 +229,7 @@ def test_a_connection_that_breaks_hurts_no_other(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann", own=True), it.sign_on("bob", own=True)
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a")
@@ -247,13 +247,13 @@ def test_a_connection_that_breaks_hurts_no_other(
 
 def test_what_was_acknowledged_stays_so_after_a_restart(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a")
             for number in range(6):
                 await it.publish("@a", b"%d" % number)
             _ack(it, ann, *ann.ids[::2])
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             waiting = it.waiting(it.sign_on("ann"))
             assert [each.content for each in waiting] == [b"1", b"3", b"5"]
             assert [each.topic for each in waiting] == ["@a"] * 3
@@ -263,7 +263,7 @@ def test_what_was_acknowledged_stays_so_after_a_restart(tmp_path: Path) -> None:
 
 def test_a_client_without_an_id_gets_what_comes_and_leaves_nothing(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, in_flight=2) as it:
+        async with local_topics(tmp_path, in_flight=2) as it:
             ear = it.nobody()
             await it.subscribe(ear, "@a")
             for number in range(4):
@@ -280,7 +280,7 @@ def test_a_client_without_an_id_gets_what_comes_and_leaves_nothing(tmp_path: Pat
             await it.sweep()
             assert it.topics.topic_rows() == []
             assert it.topics.client_rows() == []
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert it.store.topics() == []
             assert list(it.store.index()) == []
 
@@ -289,7 +289,7 @@ def test_a_client_without_an_id_gets_what_comes_and_leaves_nothing(tmp_path: Pat
 
 def test_people_can_look(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a", "@b")

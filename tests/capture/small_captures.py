@@ -1,4 +1,4 @@
-"""What the tests of captures share: packets that are made up, and files of them."""
+"""Small captures of synthetic packets, shared by the tests of captures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens, failures and the patience with addresses."""
+"""Tokens, failed sign-ons, and delays for the addresses of failures."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from wirelake.hub.auth import FORGET_S, LONGEST_S
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import add_client, remove_client, rotate_client
 
-from .desk import desk
+from .pubsub.local_topics import local_topics
 
 
 def test_a_token_lets_in_and_changes_are_seen_at_once(tmp_path: Path) -> None:
     async def run() -> None:
         path = tmp_path / "hub.sqlite3"
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert it.authority.verify("ann", "t") is None
             token = add_client(path, "ann")
             assert it.authority.verify("ann", token) is not None
@@ -36,7 +36,7 @@ def test_a_token_lets_in_and_changes_are_seen_at_once(tmp_path: Path) -> None:
 
 def test_signing_on_without_failures_takes_no_turn_of_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             token = add_client(tmp_path / "hub.sqlite3", "ann")
             ear: Any = it.ear(None)
             with pytest.raises(StopIteration) as done:
@@ -52,7 +52,7 @@ def test_failures_slow_an_address_down_and_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             ear: Any = it.ear(None)
             delays = []
             for _ in range(7):
@@ -71,7 +71,7 @@ def test_failures_slow_an_address_down_and_are_forgotten(
 
 def test_a_late_answer_is_none_for_who_has_gone(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             token = add_client(tmp_path / "hub.sqlite3", "ann")
             ear: Any = it.ear(None)
             assert it.authority.try_sign_on(ear, "ann", "wrong") is None
@@ -88,7 +88,7 @@ def test_a_late_answer_is_none_for_who_has_gone(tmp_path: Path) -> None:
 
 def test_the_table_of_addresses_is_bounded(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             ear: Any = it.ear(None)
             for number in range(10_050):
                 ear.peer = (str(number), 1)

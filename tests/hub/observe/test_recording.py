@@ -12,9 +12,9 @@ from typing import Any
 from tests.columnar.differential import differences
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, hub_process
 from tests.hub.listeners_comet.phones import phone
-from tests.hub.recording.recorded_run import Caller, publish
+from tests.hub.observe.recorded_run import Caller, publish
 from tests.hub.running import running, until
-from tests.hub.talking import dial
+from tests.hub.session_client import dial
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import sealed_files

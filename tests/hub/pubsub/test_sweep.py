@@ -10,12 +10,12 @@ import pytest
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import remove_client
 
-from .desk import desk
+from .local_topics import local_topics
 
 
 def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob", "eve"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob", "eve"]) as it:
             ann, bob, eve = (it.sign_on(name) for name in ("ann", "bob", "eve"))
             for each in (ann, bob, eve):
                 await it.subscribe(each, "@a")
@@ -46,7 +46,7 @@ def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path)
 
 def test_what_has_expired_is_not_delivered_before_it_is_swept(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             for name, protocol in (("ann", "comet"), ("bob", "esnp")):
                 ear = it.sign_on(name, protocol)
                 await it.subscribe(ear, "@a")
@@ -67,7 +67,7 @@ def test_what_has_expired_is_not_delivered_before_it_is_swept(tmp_path: Path) ->
 
 def test_the_oldest_beyond_the_quota_are_dead_letters(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"], inbox=3) as it:
+        async with local_topics(tmp_path, ["ann", "bob"], inbox=3) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a", "@b")
@@ -91,7 +91,7 @@ def test_the_oldest_beyond_the_quota_are_dead_letters(tmp_path: Path) -> None:
 
 def test_who_has_no_id_has_a_quota_too(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, in_flight=1, inbox=3) as it:
+        async with local_topics(tmp_path, in_flight=1, inbox=3) as it:
             ear = it.nobody()
             await it.subscribe(ear, "@a")
             for number in range(9):
@@ -109,7 +109,7 @@ def test_who_has_no_id_has_a_quota_too(tmp_path: Path) -> None:
 
 def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a")
@@ -130,7 +130,7 @@ def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
                 await it.topics.redrive(client="ghost")
             with pytest.raises(HubError, match="expected ids"):
                 await it.topics.redrive(ids=["nonsense"])
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             waiting = it.waiting(it.sign_on("bob"))
             assert [(each.content, each.topic, each.type) for each in waiting] == [
                 (b"0", "@a", 7),
@@ -143,7 +143,7 @@ def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
 
 def test_what_everybody_has_acknowledged_is_deleted(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a")
@@ -161,7 +161,7 @@ def test_what_everybody_has_acknowledged_is_deleted(tmp_path: Path) -> None:
             assert list(it.store.index()) == []
             assert it.store.topics() == []
             published = await it.publish("@a", b"nobody")
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             assert it.store.last_number() > 0
             assert (await it.publish("@a", b"later")).id != published.id
 
@@ -170,7 +170,7 @@ def test_what_everybody_has_acknowledged_is_deleted(tmp_path: Path) -> None:
 
 def test_a_topic_that_comes_back_at_once_is_whole(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@a")
             await it.publish("@a", b"old")
@@ -179,7 +179,7 @@ def test_a_topic_that_comes_back_at_once_is_whole(tmp_path: Path) -> None:
             await it.subscribe(ann, "@a")
             await it.publish("@a", b"new")
             await it.sweep()
-        async with desk(tmp_path) as it:
+        async with local_topics(tmp_path) as it:
             waiting = it.waiting(it.sign_on("ann"))
             assert [(each.topic, each.content) for each in waiting] == [("@a", b"new")]
 
@@ -188,7 +188,7 @@ def test_a_topic_that_comes_back_at_once_is_whole(tmp_path: Path) -> None:
 
 def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann", "bob"]) as it:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.publish("@a", b"topic")
@@ -207,12 +207,12 @@ def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
 
 def test_the_same_id_again_is_somebody_else(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             await it.subscribe(it.sign_on("ann"), "@a")
             await it.publish("@a", b"for the first")
             await it.publish(None, b"for the first, too", client="ann")
             remove_client(tmp_path / "hub.sqlite3", "ann")
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             assert it.waiting(ann) == []
             assert ann.client is not None

@@ -18,7 +18,7 @@ import msgspec
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.listeners_magline.nodes import node
 from tests.hub.running import Running, running, until
-from tests.hub.talking import Talk, dial
+from tests.hub.session_client import SessionClient, dial
 
 from wirelake.capture.format.writer import sealed_files
 from wirelake.hub.observe.live_decoder import LiveDecoder
@@ -126,7 +126,7 @@ async def _phones(it: Running) -> None:
 # -- ESNP ------------------------------------------------------------------------------------
 
 
-class Caller(Talk):
+class Caller(SessionClient):
     """A client of ESNP."""
 
     session: esnp_session.EsnpSession
@@ -168,7 +168,7 @@ async def _services(it: Running) -> None:
 # -- tny, its relay, magline -----------------------------------------------------------------
 
 
-class Player(Talk):
+class Player(SessionClient):
     """A client of tny."""
 
     session: tny_session.ClientSession
@@ -210,7 +210,9 @@ async def _gateways(it: Running) -> None:
     users = GatewayTunnels(1001)
     opening = tny.LinkOpen(service="gate", instance=1001, key="throw-away")
     now = it.hub.loop.time()
-    link = Talk(GatewayLink(users, service="game", opening=opening, now=now), reader, writer)
+    link = SessionClient(
+        GatewayLink(users, service="game", opening=opening, now=now), reader, writer
+    )
     link.write()
     await link.next(LinkUp)
     users.connect("game", TUNNEL, ip=bytes([127, 0, 0, 1]), port=8080)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.hub.recording.recorded_run import TABLES, RecordedRun, recorded_run
+from tests.hub.observe.recorded_run import TABLES, RecordedRun, recorded_run
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.tcp.assembly import FIN, SYN
