@@ -169,10 +169,10 @@ def test_wrong_answers_and_deliveries_are_noticed(generator: Generator, clients:
         heard.wrong = True
         options = {"protocol": "esnp", "port": heard.port, "clients": clients, "warm": 0}
         asked = generator.run("rpc", count=3, op="add", **options)
-        told = generator.run("fanout", connections=2, count=3, **options)
+        result = generator.run("fanout", connections=2, count=3, **options)
     assert (asked.faults, asked.fault) == (3, "a wrong sum")
-    assert told.faults > 0
-    assert told.fault == "a delivery out of order"
+    assert result.faults > 0
+    assert result.fault == "a delivery out of order"
 
 
 def test_too_few_clients(generator: Generator, clients: Path) -> None:
@@ -207,16 +207,16 @@ def test_peers_deliver_and_answer(name: str, generator: Generator, tmp_path: Pat
     with peer(name, tmp_path, 0) as server:
         ((protocol, port),) = server.ports.items()
         options = {"protocol": protocol, "port": port, "seconds": 5, "warm": 0, "size": 1024}
-        told = generator.run("fanout", connections=3, count=20, depth=4, **options)
+        result = generator.run("fanout", connections=3, count=20, depth=4, **options)
         asked = generator.run("rpc", connections=3, count=20, depth=4, **options)
         with generator.held(connections=2, **options):
             assert server.rss_kb > 1_000
-    assert (told.sent, told.lost, told.faults) == (20, 0, 0)
+    assert (result.sent, result.lost, result.faults) == (20, 0, 0)
     assert (asked.sent, asked.lost, asked.faults) == (20, 0, 0)
     assert server.process.poll() is not None
 
 
-def test_peers_say_their_versions() -> None:
+def test_peers_report_their_versions() -> None:
     assert all(found[0].isdigit() for found in peer_versions().values())
 
 

@@ -125,7 +125,7 @@ def test_an_aim_needs_no_floor() -> None:
     assert (rule.kind, rule.wanted, rule.holds) == ("target", ">= 1.7", True)
 
 
-def test_memory_is_told_by_what_a_process_is() -> None:
+def test_memory_is_reported_by_kind_of_process() -> None:
     code = "held = bytearray(b'x' * 64_000_000); print(flush=True); input()"
     command = [sys.executable, "-c", code]
     with (

@@ -51,7 +51,7 @@ def test_new_ciphers_do_the_same() -> None:
         work()
 
 
-def test_a_pair_that_talks_nonsense_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pair_with_invalid_messages_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     silent = MAKERS["tny"]()._replace(answer=lambda _: None)
     monkeypatch.setitem(MAKERS, "tny", lambda: silent)
     with pytest.raises(RuntimeError, match="this was heard"):

@@ -52,7 +52,7 @@ def test_corpus_has_every_message_type(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_contenders_say_the_same(name: str) -> None:
+def test_contenders_decode_the_same_values(name: str) -> None:
     everyone = contenders(name, corpus(name, size=100))
     assert [contender.name for contender in everyone] == CONTENDERS
     assert [c.name for c in everyone if c.encode is None] == ["kaitai"]

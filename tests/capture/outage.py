@@ -107,11 +107,11 @@ def record(folder: Path, disk: Disk | Limit) -> dict[str, Any]:
 def main() -> None:
     """As the module says."""
     folder, kind = Path(sys.argv[1]), sys.argv[2]
-    told = record(folder, {"disk": Disk, "limit": Limit}[kind](folder))
+    result = record(folder, {"disk": Disk, "limit": Limit}[kind](folder))
     tables: dict[str, list[dict[str, Any]]] = {}
     for table, row in read_tables(sealed_files(folder), tables=["messages", "faults", "facts"]):
         tables.setdefault(table, []).append(row)
-    told |= {
+    result |= {
         "files": [path.name for path in sealed_files(folder)],
         "open": len(list(folder.glob(f"*{OPEN_SUFFIX}"))),
         "messages": [row["connection"] for row in tables["messages"]],
@@ -124,7 +124,7 @@ def main() -> None:
             (row["connection"], row["ts_ns"]) for row in tables["facts"] if row["kind"] == "close"
         ],
     }
-    print(json.dumps(told))
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

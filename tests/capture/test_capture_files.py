@@ -60,7 +60,7 @@ def test_zeros_behind_gzip_are_padding(tmp_path: Path) -> None:
     assert faults(elements(_written(tmp_path, gzip.compress(data) + bytes(500)))) == []
 
 
-def test_rubbish_behind_a_member(tmp_path: Path, compress: Compress) -> None:
+def test_garbage_after_a_member(tmp_path: Path, compress: Compress) -> None:
     data, _ = small_pcap()
     (fault,) = faults(elements(_written(tmp_path, compress(data) + b"rubbish!")))
     assert (fault.code, fault.offset, fault.present_bytes) == ("truncated_file", len(data), 0)
@@ -107,7 +107,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
         list(read(tmp_path))
 
 
-def test_a_bomb_ends_the_file(tmp_path: Path, compress: Compress) -> None:
+def test_a_decompression_bomb_ends_the_file(tmp_path: Path, compress: Compress) -> None:
     data, offsets = small_pcap(3)
     bomb = compress(data + b"\xff" * 5_000_000)
     limits = Limits(bomb_free_bytes=100_000, bomb_ratio=10)
@@ -124,7 +124,7 @@ def test_a_bomb_ends_the_file(tmp_path: Path, compress: Compress) -> None:
     assert (end.code, end.offset, end.present_bytes) == ("bomb", allowed, 0)
 
 
-def test_a_bomb_inside_a_record(tmp_path: Path, compress: Compress) -> None:
+def test_a_decompression_bomb_inside_a_record(tmp_path: Path, compress: Compress) -> None:
     data, _ = small_pcap(1)
     record = (1).to_bytes(4, "little") * 2 + (9_000_000).to_bytes(4, "little") * 2
     bomb = compress(data + record + bytes(9_000_000))
@@ -135,14 +135,14 @@ def test_a_bomb_inside_a_record(tmp_path: Path, compress: Compress) -> None:
     assert fault.present_bytes == allowed - len(data)
 
 
-def test_a_bomb_of_nothing_known(tmp_path: Path, compress: Compress) -> None:
+def test_a_decompression_bomb_of_unknown_content(tmp_path: Path, compress: Compress) -> None:
     path = _written(tmp_path, compress(bytes(5_000_000)))
     limits = Limits(bomb_free_bytes=100_000, bomb_ratio=10)
     (fault,) = faults(elements(path, limits=limits))
     assert (fault.code, fault.offset, fault.present_bytes) == ("bomb", 0, 100_000)
 
 
-def test_what_compresses_well_is_no_bomb(tmp_path: Path, compress: Compress) -> None:
+def test_well_compressed_data_is_not_a_bomb(tmp_path: Path, compress: Compress) -> None:
     data, _ = small_pcap(1)
     limits = Limits(bomb_free_bytes=1_000_000, bomb_ratio=2)
     path = _written(tmp_path, compress(data + bytes(999_000 - len(data))))

@@ -32,17 +32,17 @@ def test_a_plain_pcap(tmp_path: Path) -> None:
             data = ethernet(ipv4(CLIENT, SERVER, tcp(port, 60_000, payload=b"hello")))
             writer.packet(T0 + 1_000_000, data[:-2], len(data))
         writer.packet(T0 + 2_000_000, bytes(60))
-    told = info(path)
-    assert (told.format, told.sections, told.packets, told.segments) == ("pcap", 1, 7, 6)
-    assert told.size_bytes == path.stat().st_size
-    assert told.original_bytes - told.captured_bytes == 4
-    assert told.first_ns == T0 // 1000 * 1000
-    assert told.last_ns == (T0 + 2_000_000) // 1000 * 1000
-    assert told.notes == {"not_ip": 1}
-    assert told.faults == {}
-    (interface,) = told.interfaces
+    result = info(path)
+    assert (result.format, result.sections, result.packets, result.segments) == ("pcap", 1, 7, 6)
+    assert result.size_bytes == path.stat().st_size
+    assert result.original_bytes - result.captured_bytes == 4
+    assert result.first_ns == T0 // 1000 * 1000
+    assert result.last_ns == (T0 + 2_000_000) // 1000 * 1000
+    assert result.notes == {"not_ip": 1}
+    assert result.faults == {}
+    (interface,) = result.interfaces
     assert (interface.link_name, interface.snap_length, interface.packets) == ("ethernet", 100, 7)
-    (server,) = told.servers
+    (server,) = result.servers
     assert (server.port, server.protocol, server.connections) == (60_000, None, 2)
     assert (server.packets, server.payload_bytes) == (6, 6)
 
@@ -57,13 +57,13 @@ def test_a_recording(tmp_path: Path) -> None:
     recorder.fact("published", T0 + 9)
     path = recorder.stop()
     assert path is not None
-    told = info(path)
-    assert told.sources == [("edge", 3)]
-    assert told.facts == {"open": 2, "published": 1}
-    assert told.key_lines == 2
-    (server,) = told.servers
+    result = info(path)
+    assert result.sources == [("edge", 3)]
+    assert result.facts == {"open": 2, "published": 1}
+    assert result.key_lines == 2
+    (server,) = result.servers
     assert (server.port, server.protocol, server.connections) == (9, "comet", 2)
-    assert (told.first_ns, told.last_ns) == (T0, T0 + 5)
+    assert (result.first_ns, result.last_ns) == (T0, T0 + 5)
 
 
 def test_usual_ports_have_a_name(tmp_path: Path) -> None:
@@ -88,22 +88,26 @@ def test_several_sections_and_packets_without_time(tmp_path: Path) -> None:
     writer.packet(T0, b"?", interface=1)
     path = tmp_path / "a.pcapng"
     path.write_bytes(out.getvalue())
-    told = info(path)
-    assert (told.sections, told.first_ns, told.last_ns) == (2, T0 // 1000 * 1000, T0 // 1000 * 1000)
-    assert [(i.section, i.number, i.link_name, i.packets) for i in told.interfaces] == [
+    result = info(path)
+    assert (result.sections, result.first_ns, result.last_ns) == (
+        2,
+        T0 // 1000 * 1000,
+        T0 // 1000 * 1000,
+    )
+    assert [(i.section, i.number, i.link_name, i.packets) for i in result.interfaces] == [
         (0, 0, "raw", 1),
         (1, 0, "ethernet", 0),
         (1, 1, None, 1),
     ]
-    assert told.notes == {"unknown_link": 1}
+    assert result.notes == {"unknown_link": 1}
 
 
 def test_faults_and_json(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"rubbish")
-    told = info(path)
-    assert (told.format, told.faults, told.faulty_bytes) == (None, {"unknown_file": 1}, 7)
-    assert json.loads(told.to_json())["faults"] == {"unknown_file": 1}
+    result = info(path)
+    assert (result.format, result.faults, result.faulty_bytes) == (None, {"unknown_file": 1}, 7)
+    assert json.loads(result.to_json())["faults"] == {"unknown_file": 1}
     with pytest.raises(FileNotFoundError):
         info(tmp_path / "no")
 

@@ -133,7 +133,7 @@ def test_content_of_a_magline_request() -> None:
 
 
 @pytest.mark.parametrize("flag", ["", "waste", "encrypt", "verify"])
-def test_content_inside_a_stage_is_found_when_it_lies_open(flag: str) -> None:
+def test_content_inside_a_stage_is_found_when_not_encrypted(flag: str) -> None:
     tny = registry.find("tny")
     inner = TnyMessage(id=9, protocol=7, body=b"secret")
     hidden = TnyMessage(id=9, protocol=7, body=bytes(6))
@@ -146,7 +146,7 @@ def test_content_inside_a_stage_is_found_when_it_lies_open(flag: str) -> None:
     assert masked.body.content == (bytes(len(content)) if flag else encode_message(hidden))
 
 
-def test_a_stage_that_makes_no_sense_is_hidden() -> None:
+def test_an_undecodable_stage_is_masked() -> None:
     tny = registry.find("tny")
     message = Packet(body=Envelope(access_id=1, number=2, content=b"\xff" * 20))
     masked = _masker("tny", content=True)(message, tny.encode(message))

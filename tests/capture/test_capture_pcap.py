@@ -70,7 +70,7 @@ def test_a_wrong_length_costs_what_it_covers() -> None:
     assert [e.offset for e in found if isinstance(e, Packet)] == [offsets[i] for i in (0, 2, 3, 4)]
 
 
-def test_rubbish_between_records_is_one_fault() -> None:
+def test_garbage_between_records_is_one_fault() -> None:
     data, offsets = small_pcap(4)
     rubbish = b"\xff" * 1001
     broken = data[: offsets[2]] + rubbish + data[offsets[2] :]

@@ -84,7 +84,7 @@ def test_time_offset() -> None:
     assert [p.ts_ns for p in packets(data)] == [2_000_000_000]
 
 
-def test_a_section_may_change_the_order_and_forgets_interfaces() -> None:
+def test_a_section_may_change_the_byte_order_and_resets_interfaces() -> None:
     data = (
         _section("<")
         + _interface("<", 101, 0)
@@ -165,7 +165,7 @@ def test_what_is_not_our_mark_is_ignored(option: Option) -> None:
     assert packet.connection is None
 
 
-def test_facts_secrets_and_strangers() -> None:
+def test_facts_secrets_and_unknown_blocks() -> None:
     out = io.BytesIO()
     writer = PcapngWriter(out)
     writer.interface(f.LINK_RAW)

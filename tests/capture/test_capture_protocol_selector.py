@@ -56,7 +56,7 @@ def test_a_name_wins_over_a_port() -> None:
         ({"force_protocol": "esnp"}, 4000, "", "esnp"),
     ],
 )
-def test_a_recording_counts_for_more_than_a_usual_port_and_less_than_what_a_reader_is_told(
+def test_a_recording_overrides_the_default_port_and_options_override_it(
     options: dict[str, Any], port: int, said: str | None, chosen: str | None
 ) -> None:
     """An empty name stands for a protocol that is not installed."""
@@ -93,7 +93,7 @@ def test_bad_arguments_name_the_valid_ones(options: dict[str, object], message: 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("direction", WAYS)
-def test_a_first_frame_tells(protocol: str, direction: Direction) -> None:
+def test_the_first_frame_selects_the_protocol(protocol: str, direction: Direction) -> None:
     sniffer = ProtocolChooser().sniffer(direction)
     for byte in frames(protocol, direction)[0]:
         sniffer.feed(bytes([byte]))

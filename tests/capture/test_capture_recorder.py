@@ -375,14 +375,14 @@ def test_killed_it_loses_at_most_the_last_flush(tmp_path: Path) -> None:
         [sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None
-    told = 0
-    while told < 20_000:
-        told = int(child.stdout.readline())
+    result = 0
+    while result < 20_000:
+        result = int(child.stdout.readline())
     child.send_signal(signal.SIGKILL)
     child.wait()
     rest = child.stdout.read().splitlines()
     child.stdout.close()
-    told = max([told, *(int(line) for line in rest if line.isdigit())])
+    result = max([result, *(int(line) for line in rest if line.isdigit())])
     sealed = sealed_files(tmp_path)
     opened = sorted(tmp_path.glob("*.open"))
     assert len(sealed) > 3
@@ -392,7 +392,7 @@ def test_killed_it_loses_at_most_the_last_flush(tmp_path: Path) -> None:
     assert [item.code for item in items[:-1] if isinstance(item, FileFault)] == []
     numbers = [int.from_bytes(s.payload[:8], "big") for s in _segments(items) if s.payload]
     assert numbers == list(range(len(numbers)))
-    assert len(numbers) >= told - 500  # half a second of the recording's own time
+    assert len(numbers) >= result - 500  # half a second of the recording's own time
 
 
 @given(st.lists(st.tuples(st.sampled_from(["c2s", "s2c"]), st.binary(max_size=300)), max_size=30))

@@ -53,12 +53,12 @@ def test_secret_fields_become_zeros(tmp_path: Path) -> None:
     recorder.record(1, "c2s", AUTH + KEY + BEAT, T0)
     recorder.stop()
     out = tmp_path / "out.pcapng"
-    told = redact(path, out)
+    result = redact(path, out)
     masked = COMET.encode(Auth(client_id="c01000010000abcd", token="\0" * 11))
     blank = COMET.encode(ExchangeKey(secret_key=bytes(256)))
     assert _payloads(out) == [masked + blank + BEAT]
     size = len(AUTH + KEY + BEAT)
-    assert told == Redaction(
+    assert result == Redaction(
         packets=3, payload_bytes=size, shown_bytes=size, frames=3, masked_frames=2
     )
     assert out.stat().st_size == path.stat().st_size
@@ -99,9 +99,9 @@ def test_frames_over_several_packets_out_of_order(tmp_path: Path) -> None:
         for start, stop in [*pieces[::-1], pieces[2]]:
             data = tcp(51_000, PORT, seq=100 + start, payload=stream[start:stop])
             writer.packet(T0, ethernet(ipv4(CLIENT, SERVER, data), padded=True))
-    told = redact(path, out)
-    assert told.frames == 7
-    assert told.payload_bytes - told.shown_bytes == pieces[2][1] - pieces[2][0]
+    result = redact(path, out)
+    assert result.frames == 7
+    assert result.payload_bytes - result.shown_bytes == pieces[2][1] - pieces[2][0]
     assert out.stat().st_size == path.stat().st_size
     text = out.read_bytes()
     assert b"tell" not in text
@@ -120,10 +120,10 @@ def test_what_does_not_decode_becomes_zeros(tmp_path: Path) -> None:
     recorder.record(2, "c2s", b"another password", T0)
     recorder.stop()
     out = tmp_path / "out.pcapng"
-    told = redact(path, out)
+    result = redact(path, out)
     assert b"password" not in out.read_bytes()
     assert [len(payload) for payload in _payloads(out)] == [60, 16]
-    assert (told.frames, told.shown_bytes) == (0, 0)
+    assert (result.frames, result.shown_bytes) == (0, 0)
 
 
 def test_packets_that_are_no_segments_become_zeros(tmp_path: Path) -> None:
@@ -165,9 +165,9 @@ def test_places_that_would_not_read(tmp_path: Path) -> None:
     for make in (_broken_pcap, _broken_pcapng):
         path, out = tmp_path / f"{make.__name__}.in", tmp_path / f"{make.__name__}.out"
         path.write_bytes(make())
-        told = redact(path, out)
+        result = redact(path, out)
         assert b"secret" not in out.read_bytes()
-        assert told.emptied_bytes >= 64
+        assert result.emptied_bytes >= 64
         before = [item.offset for item in read(path) if isinstance(item, Packet)]
         assert [item.offset for item in read(out) if isinstance(item, Packet)] == before
         assert len(before) == 4
@@ -240,7 +240,7 @@ def test_hosts_in_other_headers(tmp_path: Path, frame: object) -> None:
     assert _payloads(out) == [BEAT, BEAT]
 
 
-def test_content_is_hidden_when_asked(tmp_path: Path) -> None:
+def test_content_is_masked_on_request(tmp_path: Path) -> None:
     recorder, path = _recording(tmp_path)
     note = Notification(msg_type=1, msg_id="m1", content=b"see you at six", ts=5)
     blank = Notification(msg_type=1, msg_id="m1", content=bytes(14), ts=5)
@@ -323,7 +323,7 @@ def test_pseudonyms_keep_exactly_the_shared_prefix(one: bytes, two: bytes) -> No
     assert shared(names(one), names(two)) == shared(one, two)
 
 
-def test_a_recording_is_believed(tmp_path: Path) -> None:
+def test_the_protocol_in_a_recording_is_used(tmp_path: Path) -> None:
     """Where it says that something else is spoken than the bytes look like, nothing is shown."""
     recorder = Recorder(tmp_path, source="edge", sequence=0)
     for number, (port, protocol) in enumerate(

@@ -41,15 +41,19 @@ def test_an_open_recording_becomes_a_sealed_one(tmp_path: Path) -> None:
     crashed = tmp_path / "edge-00000007.pcapng.open"
     crashed.write_bytes(path.read_bytes()[:-10])
     recorder.stop()
-    told = repair(crashed)
+    result = repair(crashed)
     sealed = tmp_path / "edge-00000007.pcapng"
-    assert told.path == str(sealed)
+    assert result.path == str(sealed)
     assert [type(item).__name__ for item in read(sealed)] == ["Fact", *["Packet"] * 3]
-    assert told.packets == 3
-    (lost,) = told.lost
-    assert (lost.code, told.faults, told.lost_bytes) == ("truncated_file", 1, lost.present_bytes)
-    assert told.kept_bytes == sealed.stat().st_size
-    assert told.kept_bytes + told.lost_bytes == crashed.stat().st_size
+    assert result.packets == 3
+    (lost,) = result.lost
+    assert (lost.code, result.faults, result.lost_bytes) == (
+        "truncated_file",
+        1,
+        lost.present_bytes,
+    )
+    assert result.kept_bytes == sealed.stat().st_size
+    assert result.kept_bytes + result.lost_bytes == crashed.stat().st_size
     assert tshark.follow(sealed, 0) == (b"hello", b"")
     with pytest.raises(FileExistsError):
         repair(crashed)
@@ -70,9 +74,9 @@ def test_a_whole_file_stays_as_it_is(tmp_path: Path) -> None:
     data, _ = small_pcapng()
     path = tmp_path / "a.pcapng.gz"
     path.write_bytes(gzip.compress(data))
-    told = repair(path)
-    assert Path(told.path).read_bytes() == data
-    assert (told.faults, told.lost_bytes, told.packets) == (0, 0, 5)
+    result = repair(path)
+    assert Path(result.path).read_bytes() == data
+    assert (result.faults, result.lost_bytes, result.packets) == (0, 0, 5)
 
 
 def test_faults_in_the_middle_are_left_out(tmp_path: Path) -> None:
@@ -81,20 +85,20 @@ def test_faults_in_the_middle_are_left_out(tmp_path: Path) -> None:
     struct.pack_into("<I", broken, offsets[2] + 8, 0xFFFFFFFF)
     path = tmp_path / "a.pcap"
     path.write_bytes(bytes(broken))
-    told = repair(path, tmp_path / "out.pcap")
+    result = repair(path, tmp_path / "out.pcap")
     kept = (tmp_path / "out.pcap").read_bytes()
     assert kept == data[: offsets[2]] + data[offsets[3] :]
-    assert (told.faults, told.lost_bytes) == (1, offsets[3] - offsets[2])
+    assert (result.faults, result.lost_bytes) == (1, offsets[3] - offsets[2])
 
 
-def test_a_broken_first_section_is_made_anew(tmp_path: Path) -> None:
+def test_a_broken_first_section_is_rewritten(tmp_path: Path) -> None:
     data, _ = small_pcapng(4)
     broken = bytearray(data)
     broken[4] = 0
     path = tmp_path / "a.pcapng"
     path.write_bytes(bytes(broken))
-    told = repair(path)
-    found = list(elements(told.path))
+    result = repair(path)
+    found = list(elements(result.path))
     assert [type(item) for item in found] == [Section, Interface, *[Packet] * 4]
 
 
@@ -107,14 +111,14 @@ def test_what_is_no_capture_cannot_be_repaired(tmp_path: Path, data: bytes) -> N
     assert [found.name for found in tmp_path.iterdir()] == ["a"]
 
 
-def test_many_faults_are_counted_and_some_told(tmp_path: Path) -> None:
+def test_many_faults_are_counted_and_the_first_listed(tmp_path: Path) -> None:
     data, offsets = small_pcapng(3)
     bad = struct.pack("<III", 6, 12, 12)
     path = tmp_path / "a.pcapng"
     path.write_bytes(data[: offsets[1]] + bad * 500 + data[offsets[1] :])
-    told = repair(path)
-    assert (told.faults, len(told.lost), told.lost_bytes) == (500, 100, 6_000)
-    assert Path(told.path).read_bytes() == data
+    result = repair(path)
+    assert (result.faults, len(result.lost), result.lost_bytes) == (500, 100, 6_000)
+    assert Path(result.path).read_bytes() == data
 
 
 @settings(max_examples=60)
@@ -128,7 +132,7 @@ def test_a_repaired_file_has_no_faults_and_all_the_rest(
     path.write_bytes(data)
     before = list(read_bytes(data))
     try:
-        told = repair(path, out)
+        result = repair(path, out)
     except ValueError:
         assert isinstance(before[0], FileFault)
         return
@@ -138,4 +142,4 @@ def test_a_repaired_file_has_no_faults_and_all_the_rest(
     if not any(isinstance(item, Section) for item in expected[:1]):
         after = after[1:]  # a new section takes the place of the broken one
     assert _placeless(after) == expected
-    assert told.kept_bytes + told.lost_bytes == len(data)
+    assert result.kept_bytes + result.lost_bytes == len(data)

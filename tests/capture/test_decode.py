@@ -189,7 +189,7 @@ def test_late_copies_belong_to_the_connection_that_is_over(tmp_path: Path) -> No
     ]
 
 
-def test_a_connection_that_makes_room_ends(tmp_path: Path) -> None:
+def test_an_evicted_connection_ends(tmp_path: Path) -> None:
     calls = [Call(9600, 50_000 + n).open().say("c2s", ESNP + b"\x10") for n in range(3)]
     packets = [packet for call in calls for packet in call.packets]
     rows = decoded(write(tmp_path / "a.pcap", packets), connections=2)
@@ -249,7 +249,7 @@ def test_sniffed(tmp_path: Path, protocol: str) -> None:
     assert sniffed["coverage"] == by_name["coverage"]
 
 
-def test_nobody_knows_the_protocol(tmp_path: Path) -> None:
+def test_the_protocol_is_unknown(tmp_path: Path) -> None:
     call = Call(80).open().say("c2s", b"GET / HTTP/1.0\r\n\r\n").lose("s2c", 50)
     call.say("s2c", b"HTTP/1.0 200 OK\r\n\r\n").close()
     rows = decoded(write(tmp_path / "a.pcap", call.packets))

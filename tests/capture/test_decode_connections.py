@@ -180,7 +180,7 @@ def test_one_that_began_anew_is_not_dropped_with_the_old_one() -> None:
     assert table.assign(segment(A, B, ts_ns=2 * GRACE_NS)).connection is new
 
 
-def test_the_longest_silent_makes_room() -> None:
+def test_the_longest_idle_is_evicted() -> None:
     table = ConnectionTable(limit=2)
     ends = [Endpoint(A.address, 50_000 + n) for n in range(3)]
     first, second = (table.assign(segment(end, B)).connection for end in ends[:2])

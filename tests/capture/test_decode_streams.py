@@ -222,7 +222,7 @@ def test_a_long_frame_costs_no_more_than_its_length() -> None:
     assert calls <= len(message) / 1_400 + 1
 
 
-def test_behind_a_fault_only_frames_of_a_modest_size_are_believed() -> None:
+def test_after_a_fault_large_frames_are_not_accepted() -> None:
     """A length that promises much is no reason to wait for it when nothing says that it is one."""
     bad = b"\0\0"
     huge = b"rpk" + (1 << 20).to_bytes(4, "little")

@@ -100,7 +100,7 @@ def test_lines_that_are_none(tmp_path: Path, text: str, wrong: str) -> None:
     assert made.version == 2
 
 
-def test_secrets_of_captures_are_forgotten_before_key_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_captures_are_evicted_before_key_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keys_module, "KEPT_SECRETS", 2)
     made = ring(line(COMET, client_id="p", content_key="aa" * 32))
     for n in range(4):
@@ -126,7 +126,7 @@ def sealed(key: bytes, content: bytes) -> comet.Notification:
     return notification(ContentSealer(key).seal(content, msg_type=1, msg_id="n1", ts=9))
 
 
-def test_comet_content_is_told_by_its_first_bytes() -> None:
+def test_sealed_comet_content_is_recognised_by_its_first_bytes() -> None:
     without = openings(KeyRing(), "comet")
     assert without.decrypt(notification(b"in clear"), b"", "s2c") == Decrypted({}, None, False)
     assert without.decrypt(sealed(bytes(32), b"text"), b"", "s2c").sealed
@@ -164,7 +164,7 @@ def test_the_key_that_fits_is_tried_first(monkeypatch: pytest.MonkeyPatch) -> No
     assert tries == 20 + 9
 
 
-def test_in_hipush_the_key_tells() -> None:
+def test_in_hipush_a_key_means_sealed_content() -> None:
     key = bytes(range(8))
     message = notification(HipushContent(key, legacy_hipush=True).seal(b"text"))
     without = openings(KeyRing(), "comet", dialect="hipush")

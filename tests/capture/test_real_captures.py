@@ -152,20 +152,20 @@ def tables(recorded: Recorded) -> Tables:
 
 @pytest.mark.parametrize("name", TALKS)
 @pytest.mark.parametrize("direction", ["c2s", "s2c"])
-def test_rows_say_what_both_ends_heard(
+def test_rows_equal_what_both_ends_received(
     recorded: Recorded, tables: Tables, name: str, direction: Direction
 ) -> None:
     heard = recorded.lines[name].heard[direction]
     assert heard
     connection = recorded.connection(tables, name)
-    told = ("name",) if recorded.lines[name].talk.protocol == "comet" else ("protocol", "kind")
-    kinds = {tuple({"protocol": p, **row}[column] for column in told) for p, row in heard}
+    result = ("name",) if recorded.lines[name].talk.protocol == "comet" else ("protocol", "kind")
+    kinds = {tuple({"protocol": p, **row}[column] for column in result) for p, row in heard}
     rows = [
         row
         for row in tables["messages"]
         if connection in (row["connection"], row["tunnel_link"])
         and row["direction"] == direction
-        and tuple(row[column] for column in told) in kinds
+        and tuple(row[column] for column in result) in kinds
     ]
     assert len(rows) == len(heard)
     for row, (protocol, columns) in zip(rows, heard, strict=True):
@@ -235,7 +235,7 @@ def test_without_keys_what_is_sealed_is_counted(recorded: Recorded) -> None:
         assert counted == sum(row["size_bytes"] for row in hidden)
 
 
-def test_without_ports_the_bytes_tell_the_protocol(recorded: Recorded, tables: Tables) -> None:
+def test_without_ports_the_bytes_select_the_protocol(recorded: Recorded, tables: Tables) -> None:
     sniffed = recorded.tables(ports={}, keys=[recorded.keys])
 
     def by_stream(found: Tables) -> dict[tuple[int, str], list[dict[str, Any]]]:

@@ -17,7 +17,7 @@ def fact(connection: int | None, protocol: Any, kind: str = "open") -> Fact:
     return Fact(0, 0, kind, connection, {"protocol": protocol})
 
 
-def test_the_last_word_counts_until_the_file_ends() -> None:
+def test_the_last_fact_counts_until_the_file_ends() -> None:
     introduced = RecordedProtocols()
     introduced.add(fact(7, "tny"))
     assert introduced.of(7) == TNY
@@ -54,7 +54,7 @@ def test_a_protocol_that_is_not_installed() -> None:
     assert introduced.of(7) == KnownProtocol(None)
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_number_of_entries_is_bounded() -> None:
     """Those that were introduced last stay; a repeated introduction counts as a new one."""
     introduced = RecordedProtocols(limit=2)
     for connection in (1, 2, 1, 3):

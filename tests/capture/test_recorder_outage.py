@@ -30,28 +30,31 @@ def outage(folder: Path, kind: str) -> dict[str, Any]:
         [*alone, *program], check=True, capture_output=True, text=True, timeout=60
     )
     assert found.stderr == ""
-    told: dict[str, Any] = json.loads(found.stdout)
-    return told
+    result: dict[str, Any] = json.loads(found.stdout)
+    return result
 
 
 @pytest.mark.parametrize("kind", ["disk", "limit"])
 def test_a_full_disk(tmp_path: Path, kind: str) -> None:
-    told = outage(tmp_path, kind)
-    assert len(set(told["reasons"])) == 1
-    assert told["reasons"][0] in ("No space left on device", "File too large")
-    assert (told["files"], told["open"]) == (["edge-00000000.pcapng", "edge-00000001.pcapng"], 0)
+    result = outage(tmp_path, kind)
+    assert len(set(result["reasons"])) == 1
+    assert result["reasons"][0] in ("No space left on device", "File too large")
+    assert (result["files"], result["open"]) == (
+        ["edge-00000000.pcapng", "edge-00000001.pcapng"],
+        0,
+    )
     # What was in memory when the disk was full is written later; only what came then is missing.
-    assert sorted(told["messages"]) == [1] * (1 + told["crossed"] + 1) + [2, 3]
-    assert told["faults"] == [[1, "gap", LOST * len(FRAME)]]
-    (lost,) = told["lost"]
+    assert sorted(result["messages"]) == [1] * (1 + result["crossed"] + 1) + [2, 3]
+    assert result["faults"] == [[1, "gap", LOST * len(FRAME)]]
+    (lost,) = result["lost"]
     assert lost == {
         "since_ns": 3 * SECOND,
-        "reason": told["reasons"][0],
+        "reason": result["reasons"][0],
         "frames": LOST,
         "bytes": LOST * len(FRAME),
         "facts": 1,
     }
-    assert sorted(told["closed"]) == [[1, 8 * SECOND], [2, 4 * SECOND], [3, 8 * SECOND]]
+    assert sorted(result["closed"]) == [[1, 8 * SECOND], [2, 4 * SECOND], [3, 8 * SECOND]]
 
 
 def test_nothing_is_suspended_or_resumed_twice(tmp_path: Path) -> None:

@@ -131,7 +131,7 @@ def test_a_folder_instead_of_a_file(shell: Run, tmp_path: Path) -> None:
     assert found.err.count("\n") == 1
 
 
-def test_nobody_reads_the_output() -> None:
+def test_a_closed_output_pipe_is_not_an_error() -> None:
     for args in (["--help"], ["demo", "--tour"], ["protocols", "reference"]):
         process = subprocess.Popen(
             [sys.executable, "-m", "wirelake.cli", *args],

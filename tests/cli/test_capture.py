@@ -30,11 +30,11 @@ def test_info_in_words(run: Run, traffic: Path) -> None:
     recording, tap = captures_of(traffic)[0], captures_of(traffic)[-1]
     found = run("capture", "info", recording, tap)
     assert (found.code, found.err) == (0, "")
-    told = info(recording)
+    result = info(recording)
     assert found.lines[0] == recording
-    assert f"  pcapng, {told.size_bytes:,} bytes, recorded by edge-a, sequence 0" in found.lines
+    assert f"  pcapng, {result.size_bytes:,} bytes, recorded by edge-a, sequence 0" in found.lines
     assert tap in found.lines
-    for server in told.servers:
+    for server in result.servers:
         assert any(
             line.split()[:4] == ["port", str(server.port), server.protocol, str(server.connections)]
             for line in found.lines
@@ -45,8 +45,8 @@ def test_info_in_words(run: Run, traffic: Path) -> None:
 
 def test_info_as_json(run: Run, traffic: Path) -> None:
     found = run("capture", "info", str(traffic), "--json")
-    told = [json.loads(line) for line in found.lines]
-    assert told == [json.loads(info(path).to_json()) for path in captures_of(traffic)]
+    result = [json.loads(line) for line in found.lines]
+    assert result == [json.loads(info(path).to_json()) for path in captures_of(traffic)]
 
 
 def test_info_of_no_capture(run: Run, tmp_path: Path) -> None:
@@ -73,9 +73,9 @@ def test_repair_of_an_open_recording(run: Run, cut: Path) -> None:
     found = run("capture", "repair", str(cut))
     assert (found.code, found.err) == (0, "")
     whole = cut.with_name("edge-00000007.pcapng")
-    told = info(whole)
-    assert told.faults == {}
-    assert found.lines[0].startswith(f"{whole}: {told.packets:,} packets, ")
+    result = info(whole)
+    assert result.faults == {}
+    assert found.lines[0].startswith(f"{whole}: {result.packets:,} packets, ")
     assert found.lines[1].startswith("lost: ")
     assert "truncated_file" in found.lines[2]
     again = run("capture", "repair", str(cut))
@@ -85,11 +85,11 @@ def test_repair_of_an_open_recording(run: Run, cut: Path) -> None:
 def test_repair_as_json(run: Run, cut: Path, tmp_path: Path) -> None:
     out = tmp_path / "whole.pcapng"
     found = run("capture", "repair", str(cut), "-o", str(out), "--json")
-    told = json.loads(found.out)
-    assert told["path"] == str(out)
-    assert told["faults"] == 1
-    assert cut.read_bytes().endswith(bytes.fromhex(told["lost"][0]["bytes"]))
-    assert told["kept_bytes"] + told["lost_bytes"] == cut.stat().st_size
+    result = json.loads(found.out)
+    assert result["path"] == str(out)
+    assert result["faults"] == 1
+    assert cut.read_bytes().endswith(bytes.fromhex(result["lost"][0]["bytes"]))
+    assert result["kept_bytes"] + result["lost_bytes"] == cut.stat().st_size
 
 
 def test_repair_of_a_whole_file(run: Run, traffic: Path, tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_repair_of_a_whole_file(run: Run, traffic: Path, tmp_path: Path) -> None
     assert out.read_bytes() == Path(path).read_bytes()
 
 
-def test_many_places_are_not_all_told(run: Run, traffic: Path, tmp_path: Path) -> None:
+def test_long_lists_of_positions_are_shortened(run: Run, traffic: Path, tmp_path: Path) -> None:
     data = Path(captures_of(traffic)[-1]).read_bytes()
     header, body = data[:24], data[24:]
     broken = tmp_path / "broken.pcap"
@@ -153,10 +153,10 @@ def test_redact_with_pseudonyms(run: Run, traffic: Path, tmp_path: Path) -> None
 
 def test_redact_as_json(run: Run, traffic: Path, tmp_path: Path) -> None:
     path, copy = captures_of(traffic)[-1], tmp_path / "copy.pcap"
-    told = json.loads(run("capture", "redact", path, "-o", str(copy), "--json").out)
-    assert told["path"] == str(copy)
-    assert told["packets"] == info(path).packets
-    assert told["masked_frames"] > 0
+    result = json.loads(run("capture", "redact", path, "-o", str(copy), "--json").out)
+    assert result["path"] == str(copy)
+    assert result["packets"] == info(path).packets
+    assert result["masked_frames"] > 0
 
 
 def test_redact_shows_no_protocol_that_is_not_named(
@@ -201,7 +201,7 @@ def test_bad_usage(
 
 
 @pytest.mark.parametrize("subcommand", ["repair", "redact"])
-def test_rubbish(run: Run, tmp_path: Path, subcommand: str) -> None:
+def test_garbage(run: Run, tmp_path: Path, subcommand: str) -> None:
     path = tmp_path / "some.pcap"
     path.write_bytes(bytes(range(256)))
     code, out, err = run("capture", subcommand, str(path), "-o", str(tmp_path / "out.pcap"))

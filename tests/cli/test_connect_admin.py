@@ -50,7 +50,7 @@ def test_where_the_token_comes_from(tokens: Path, monkeypatch: pytest.MonkeyPatc
     assert _token(file=str(tokens / "two" / "admin.token")) == "throw-away-two"
 
 
-def test_without_a_token_it_says_where_one_is(tokens: Path) -> None:
+def test_without_a_token_the_error_names_its_file(tokens: Path) -> None:
     (tokens / "hub-data" / "admin.token").unlink()
     with pytest.raises(click.UsageError, match="--data DIR"):
         _token()
@@ -89,7 +89,7 @@ def test_a_path_before_the_pages_stays() -> None:
     assert asked == ["/edge/v1/top?limit=5"]
 
 
-def test_nobody_there() -> None:
+def test_connection_refused() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # nobody listens
         port = taken.getsockname()[1]
@@ -141,7 +141,7 @@ def test_a_stream_of_something_else_is_no_hub(body: bytes, kind: str) -> None:
         list(AdminHub(url, TOKEN).events("/v1/tail"))
 
 
-def test_https_is_for_whom_the_certificate_is_trusted(tmp_path: Path) -> None:
+def test_https_needs_a_trusted_certificate(tmp_path: Path) -> None:
     asyncio.run(_https(tmp_path))
 
 

@@ -60,7 +60,7 @@ def test_secrets_are_masked_in_values_and_bytes(run: Run) -> None:
 
 
 @pytest.mark.parametrize("cut", range(2, len(AUTH) // 2))
-def test_a_damaged_message_tells_no_secret(run: Run, cut: int) -> None:
+def test_a_damaged_message_shows_no_secret(run: Run, cut: int) -> None:
     raw = bytes.fromhex(AUTH)
     body = raw[3:cut] if cut > 3 else b""
     broken = (len(body) + 1).to_bytes(2, "big") + b"\0" + body
@@ -166,7 +166,7 @@ def test_the_tree_of_a_bad_message_ends_at_the_place(run: Run) -> None:
     assert found.lines[-1].strip().startswith("^ length_overrun in subscribe.topics at byte 6")
 
 
-def test_broken_rows_are_shown_and_told(run: Run) -> None:
+def test_invalid_rows_are_shown_and_reported(run: Run) -> None:
     found = run("decode", "esnp", "--hex", "1c0000001e0000010800000000")
     assert found.code == 1
     assert "^ varint_truncated in xdata.id" in found.out

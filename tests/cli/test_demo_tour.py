@@ -28,7 +28,7 @@ def test_its_own_protocol_works() -> None:
     assert PROTOCOL.decode(PROTOCOL.encode(reading)).message == reading
 
 
-def test_it_tells_no_secret(run: Run) -> None:
+def test_no_secret_is_printed(run: Run) -> None:
     assert "550e8400" not in run("demo", "--tour").out
 
 

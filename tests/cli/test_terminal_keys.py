@@ -45,7 +45,7 @@ def test_a_key_of_several_bytes_is_one(terminal: int) -> None:
         assert keys.wait(0) == ""
 
 
-def test_the_terminal_is_put_back_whatever_happens(terminal: int) -> None:
+def test_the_terminal_is_always_restored(terminal: int) -> None:
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as caught, terminal_keys():
         signal.raise_signal(signal.SIGTERM)

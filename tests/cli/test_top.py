@@ -71,7 +71,7 @@ def test_a_signal_leaves_the_terminal_clean(
         assert b"Traceback" not in it.seen
 
 
-def test_a_hub_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_lost_hub_is_an_error_of_one_line(tmp_path: Path) -> None:
     with hub_process(tmp_path) as hub:
         args = ("top", admin_url(hub), "--data", str(hub.data), "--interval", "0.2")
         with terminal(*args) as it:
@@ -85,14 +85,14 @@ def test_a_hub_that_goes_away_is_told_in_one_line(tmp_path: Path) -> None:
     assert len(said.splitlines()) == 1
 
 
-def test_without_a_terminal_it_wants_to_know_how(run: Run, tmp_path: Path) -> None:
+def test_without_a_terminal_an_option_is_required(run: Run, tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("a throw-away token\n")
     found = run("top", "--data", str(tmp_path))
     assert (found.code, found.out) == (2, "")
     assert "--once or --json" in found.err
 
 
-def test_an_answer_of_another_kind_is_told(run: Run, tmp_path: Path) -> None:
+def test_an_unexpected_response_is_reported(run: Run, tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("a throw-away token\n")
     with answering(200, b'{"version": "9.9.9"}') as url:
         found = run("top", url, "--data", str(tmp_path), "--once")

@@ -115,7 +115,7 @@ def test_a_wrong_token(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", EVERY)
-def test_nobody_is_there(protocol: str) -> None:
+def test_connection_refused(protocol: str) -> None:
     async def story() -> None:
         async with standing(protocol) as stand:
             pass
@@ -278,7 +278,7 @@ def test_magline_resumes_without_its_token(key: dict[str, Any]) -> None:
     asyncio.run(story())
 
 
-def test_magline_begins_anew_when_the_session_is_forgotten() -> None:
+def test_magline_does_a_full_handshake_when_the_session_is_unknown() -> None:
     async def story() -> None:
         async with standing("magline") as stand, client_of(stand) as c:
             stand.tickets.revoke("somebody")
@@ -322,7 +322,7 @@ def test_magline_cut_while_it_resumes_still_resumes() -> None:
     asyncio.run(story())
 
 
-def test_magline_wants_to_know_its_server() -> None:
+def test_magline_needs_a_server_key() -> None:
     async def story() -> None:
         async with standing("magline") as stand:
             with pytest.raises(BadCall, match="exactly one of pinned"):
@@ -409,7 +409,7 @@ def test_heartbeats(protocol: str) -> None:
     asyncio.run(story())
 
 
-def test_a_server_that_has_gone_silent_is_left() -> None:
+def test_a_silent_server_is_disconnected() -> None:
     async def story() -> None:
         async with standing("tny") as stand, client_of(stand, heartbeat_s=0.02) as c:
             stand.mute = True
@@ -433,7 +433,7 @@ def test_a_server_that_never_answers_the_sign_on() -> None:
     asyncio.run(story())
 
 
-def test_a_server_that_says_nonsense() -> None:
+def test_a_server_that_sends_garbage() -> None:
     async def story() -> None:
         async def nonsense(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.0 400 Bad Request\r\n\r\n" * 4)

@@ -225,7 +225,7 @@ def test_call_with_bytes(run: Run, hub: Hub) -> None:
     assert both.out == "a = 1\nx\n"
 
 
-def test_call_shows_who_it_passed_by(run: Run, hub: Hub) -> None:
+def test_call_shows_the_hops(run: Run, hub: Hub) -> None:
     url = hub.url("esnp") + "/test/add"
     found = run("call", url, "a=1", "b=2", "--trace", *hub.alice)
     assert (found.code, found.out) == (0, "c = 3\n")
@@ -285,7 +285,7 @@ def test_bad_usage(run: Run, args: tuple[str, ...]) -> None:
     assert "secret" not in err
 
 
-def test_nobody_is_there(run: Run, tmp_path: Path) -> None:
+def test_connection_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "token").write_text("throw-away\n")
     for args in (
         ("call", "tny://127.0.0.1:1/1"),

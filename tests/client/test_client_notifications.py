@@ -80,7 +80,7 @@ def test_a_subscription_waits_for_the_next_connection() -> None:
 
 
 @pytest.mark.parametrize("protocol", CALLING)
-def test_what_comes_again_is_handed_out_once(protocol: str) -> None:
+def test_a_redelivered_notification_is_returned_once(protocol: str) -> None:
     async def story() -> None:
         async with standing(protocol) as stand, client_of(stand) as c:
             await c.subscribe("@news")
@@ -169,7 +169,7 @@ def test_comet_needs_an_id_for_topics_but_not_for_a_ping() -> None:
 
 
 @pytest.mark.parametrize("protocol", EVERY)
-def test_what_nobody_takes_is_not_read(protocol: str) -> None:
+def test_notifications_that_are_not_consumed_are_not_read(protocol: str) -> None:
     async def story() -> None:
         async with standing(protocol) as stand, client_of(stand, max_waiting=10) as c:
             await c.subscribe("@news")
@@ -207,7 +207,7 @@ def test_the_end_of_the_client_ends_the_loop() -> None:
     asyncio.run(story())
 
 
-def test_an_inbox_remembers_so_many_ids_and_no_more() -> None:
+def test_an_inbox_keeps_a_bounded_number_of_ids() -> None:
     async def story() -> None:
         inbox = Inbox(10, lambda: None, lambda _: None)
         for number in range(10_001):

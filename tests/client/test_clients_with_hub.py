@@ -203,7 +203,7 @@ def test_tls_and_ipv6(protocol: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("protocol", CALLING)
-def test_nobody_in_particular(protocol: str) -> None:
+def test_without_an_id(protocol: str) -> None:
     async def story() -> None:
         tables: dict[str, Any] = {protocol: {"auth": "none"}}
         async with running(listeners=[protocol], services=demo_services(), **tables) as it:

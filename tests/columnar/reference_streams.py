@@ -1,7 +1,7 @@
-"""The streams of a capture, told twice in one shape: by the reference, and by the front end.
+"""The streams of a capture in one shape, read by the reference and by the front end.
 
-`by_reference` and `by_front_end` give a `Told`; the two must be equal, whatever the window size and
-whatever the reader of windows keeps.
+`by_reference` and `by_front_end` return a `FrontEndResult`. The two must be equal, with any window
+size and whatever the reader of windows keeps.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMITS = Limits()
 
 
 @dataclass
-class StreamTold:
+class StreamResult:
     """One direction of a connection."""
 
     connection: int
@@ -49,13 +49,13 @@ class StreamTold:
 
 
 @dataclass
-class Told:
+class FrontEndResult:
     """What a capture holds."""
 
     packets: list[tuple[Any, ...]] = field(default_factory=list)
     others: list[tuple[int, Item]] = field(default_factory=list)
     """Facts, secrets and faults, each with the number of packets before it."""
-    streams: list[StreamTold] = field(default_factory=list)
+    streams: list[StreamResult] = field(default_factory=list)
     """In the order in which they began."""
 
 
@@ -65,13 +65,13 @@ def by_reference(
     *,
     connections: int = 1 << 18,
     limits: Limits = _LIMITS,
-) -> Told:
+) -> FrontEndResult:
     """As `wirelake.capture` reads it."""
-    told = Told()
+    result = FrontEndResult()
     table = ConnectionTable(ports, limit=connections)
-    held: dict[Connection, dict[str, tuple[StreamTold, StreamAssembler, list[int]]]] = {}
+    held: dict[Connection, dict[str, tuple[StreamResult, StreamAssembler, list[int]]]] = {}
 
-    def happened(stream: StreamTold, numbers: list[int], events: Sequence[Any]) -> None:
+    def happened(stream: StreamResult, numbers: list[int], events: Sequence[Any]) -> None:
         for event in events:
             match event:
                 case Data():
@@ -93,14 +93,14 @@ def by_reference(
     for file, path in enumerate(paths):
         for item in read(path, limits=limits):
             if not isinstance(item, Packet):
-                told.others.append((len(told.packets), item))
+                result.others.append((len(result.packets), item))
                 continue
             found = segment(item)
             if not isinstance(found, Segment):
-                told.packets.append((*_row(item), found))
+                result.packets.append((*_row(item), found))
                 continue
             assigned = table.assign(found)
-            told.packets.append(
+            result.packets.append(
                 (
                     *_row(item),
                     found.src,
@@ -122,7 +122,7 @@ def by_reference(
             if assigned.direction not in ways:
                 client, server = assigned.connection.client, assigned.connection.server
                 ways[assigned.direction] = (
-                    StreamTold(
+                    StreamResult(
                         assigned.connection.id,
                         assigned.direction,
                         (client.address, client.port),
@@ -133,9 +133,9 @@ def by_reference(
                     StreamAssembler(),
                     [],
                 )
-                told.streams.append(ways[assigned.direction][0])
+                result.streams.append(ways[assigned.direction][0])
             stream, assembler, numbers = ways[assigned.direction]
-            numbers.append(len(told.packets) - 1)
+            numbers.append(len(result.packets) - 1)
             stream.packets += 1
             stream.last_ns = item.ts_ns
             events = assembler.feed(
@@ -152,7 +152,7 @@ def by_reference(
                 stream.still_open = False
     for connection in table.finish():
         end(connection, still_open=not connection.over)
-    return told
+    return result
 
 
 def _row(packet: Packet) -> tuple[int, ...]:
@@ -196,9 +196,9 @@ def by_front_end(
     shares: int = 1,
     connections: int = 1 << 18,
     limits: Limits = _LIMITS,
-) -> Told:
+) -> FrontEndResult:
     """As `wirelake.columnar` reads it."""
-    told = Told()
+    result = FrontEndResult()
     front = FrontEnd(
         [os.fspath(path) for path in paths],
         ports=ports,
@@ -208,31 +208,31 @@ def by_front_end(
         connections=connections,
         limits=limits,
     )
-    listener = _Listener(front, told, tail or _nothing)
+    listener = _Listener(front, result, tail or _nothing)
     for window in front.windows():
         listener.window(window)
     assert not listener.live
-    told.streams.sort(key=lambda stream: listener.begins[id(stream)])
-    return told
+    result.streams.sort(key=lambda stream: listener.begins[id(stream)])
+    return result
 
 
 class _Listener:
     """Reads windows, keeps tails, and checks that what was kept comes again."""
 
-    def __init__(self, front: FrontEnd, told: Told, tail: Tail):
+    def __init__(self, front: FrontEnd, result: FrontEndResult, tail: Tail):
         self.front = front
-        self.told = told
+        self.result = result
         self.tail = tail
-        self.live: dict[int, StreamTold] = {}
+        self.live: dict[int, StreamResult] = {}
         self.begins: dict[int, int] = {}
         self.kept: dict[int, list[tuple[int, bytes, int, int, int, int]]] = {}
 
     def window(self, window: Window) -> None:
-        before = len(self.told.packets)
+        before = len(self.result.packets)
         self._packets(window)
         others = [*window.facts, *window.secrets, *window.file_faults]
         others.sort(key=lambda other: (other[0], other[1].offset))
-        self.told.others += [(before + at, item) for at, item in others]
+        self.result.others += [(before + at, item) for at, item in others]
         self._begin(window, before)
         self._runs(window)
         for stream, conflict in window.conflicts:
@@ -271,7 +271,7 @@ class _Listener:
             if note:
                 assert window.connection[i] == 0
                 assert window.direction[i] == 255
-                self.told.packets.append((*row, note))
+                self.result.packets.append((*row, note))
                 continue
             src_high, src_low, dst_high, dst_low = window.addresses[:, i].tolist()
             size = 4 if window.family[i] == 4 else 16
@@ -279,7 +279,7 @@ class _Listener:
             dst = (dst_high << 64 | dst_low).to_bytes(16, "big")[-size:]
             src_port, dst_port, *rest = detail
             way = DIRECTIONS[window.direction[i]]
-            self.told.packets.append((*row, src, src_port, dst, dst_port, *rest, way))
+            self.result.packets.append((*row, src, src_port, dst, dst_port, *rest, way))
 
     def _begin(self, window: Window, before: int) -> None:
         """Streams that are seen for the first time, by their packets."""
@@ -289,7 +289,7 @@ class _Listener:
             if number in self.live:
                 continue
             one = np.array([number], np.int32)
-            told = StreamTold(
+            result = StreamResult(
                 int(streams.connection[number]),
                 DIRECTIONS[streams.direction[number]],
                 (streams.client(number), int(streams.client_port(one)[0])),
@@ -297,9 +297,9 @@ class _Listener:
                 int(streams.first_ns[number]),
                 int(streams.file[number]),
             )
-            self.live[number] = told
-            self.begins[id(told)] = before + i
-            self.told.streams.append(told)
+            self.live[number] = result
+            self.begins[id(result)] = before + i
+            self.result.streams.append(result)
 
     def _runs(self, window: Window) -> None:
         count = len(window.run_stream)
@@ -348,13 +348,13 @@ class _Listener:
         self.front.keep(columns[0].astype(np.int32), columns[1], columns[2])
 
     def _retire(self, number: int) -> None:
-        told = self.live.pop(number)
+        result = self.live.pop(number)
         streams = self.front.streams
-        assert told.still_open is not None
+        assert result.still_open is not None
         self.kept.pop(number, None)
-        told.last_ns = int(streams.last_ns[number])
-        told.packets = int(streams.packets[number])
-        told.counters = tuple(
+        result.last_ns = int(streams.last_ns[number])
+        result.packets = int(streams.packets[number])
+        result.counters = tuple(
             int(column[number])
             for column in (
                 streams.payload,

@@ -103,7 +103,7 @@ def test_rows_are_opened_kept_or_faults() -> None:
     assert wrong.tolist() == [False, False, False, True, False]
 
 
-def test_connections_that_are_gone_are_forgotten() -> None:
+def test_closed_connections_are_removed() -> None:
     ring = KeyRing()
     ways = {f"{way}_{name}": "00" * size for way in ("c2s", "s2c") for name, size in _SIZES}
     for connection in (1, 2):

@@ -19,7 +19,7 @@ def test_both_readers_agree_on_every_row(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_both_readers_agree_whatever_the_windows(name: str, tmp_path: Path) -> None:
+def test_both_readers_agree_with_any_window_size(name: str, tmp_path: Path) -> None:
     from wirelake.columnar.pipeline.pipeline import CapturePipeline
 
     path = tmp_path / f"{name}.pcap"
@@ -39,7 +39,7 @@ def test_both_readers_agree_whatever_the_windows(name: str, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_both_readers_agree_when_a_port_speaks_another_protocol(name: str, tmp_path: Path) -> None:
+def test_both_readers_agree_when_a_port_has_another_protocol(name: str, tmp_path: Path) -> None:
     """What comes to the port of comet, and to one that nobody knows, whose bytes must tell."""
     for port in (9620, 12_345):
         path = tmp_path / f"{port}.pcap"

@@ -20,7 +20,7 @@ PHONE: dict[str, Any] = {"protocol": "comet", "connection": 2}
 LINK: dict[str, Any] = {"protocol": "relay", "connection": 8, "target": "7/1"}
 
 
-def told(events: Sequence[Event], **share: int) -> dict[str, list[dict[str, Any]]]:
+def emitted(events: Sequence[Event], **share: int) -> dict[str, list[dict[str, Any]]]:
     """The rows that a window comes to, by table."""
     found: dict[str, list[dict[str, Any]]] = {table: [] for table in (*CROSSING, "calls")}
     for table, batch in Fold(**share).window(window_of(events)):
@@ -30,7 +30,7 @@ def told(events: Sequence[Event], **share: int) -> dict[str, list[dict[str, Any]
 
 def test_what_a_client_gets_and_acknowledges_is_one_part() -> None:
     push = {"name": "message", "ids": ["m1"], **PHONE}
-    rows = told(
+    rows = emitted(
         [
             ask(1, name="auth", client="ann", **PHONE),
             message(5, "push", fields={"ts": 3}, **push),
@@ -60,7 +60,7 @@ def test_what_a_client_gets_and_acknowledges_is_one_part() -> None:
 
 def test_a_client_that_is_not_known_is_its_connection() -> None:
     push = message(5, "push", name="message", ids=["m1", "m2"], **PHONE)
-    rows = told([push, fault(6, "c2s", connection=2)])
+    rows = emitted([push, fault(6, "c2s", connection=2)])
     parts = rows["_delivery_parts"]
     assert [(row["client"], row["connection"], row["notification"]) for row in parts] == [
         (None, 2, "m1"),
@@ -72,17 +72,17 @@ def test_a_client_that_is_not_known_is_its_connection() -> None:
 @pytest.mark.parametrize("milliseconds", [1 << 62, -(1 << 62), -(1 << 63)])
 def test_what_is_no_time_is_null(milliseconds: int) -> None:
     fields = {"ts": milliseconds}
-    rows = told([message(5, "push", name="message", ids=["m1"], fields=fields, **PHONE)])
+    rows = emitted([message(5, "push", name="message", ids=["m1"], fields=fields, **PHONE)])
     assert [row["published_ns"] for row in rows["_delivery_parts"]] == [None]
 
 
-def test_publications_are_told_by_the_first_share() -> None:
+def test_publications_are_emitted_by_the_first_share() -> None:
     facts = [
         Fact(1, "publish", None, {"id": "m1", "topic": "@t"}),
         Fact(2, "publish", None, {"id": "m2", "topic": 5, "client": "ann", "protocol": "tny"}),
         Fact(3, "publish", None, {"id": 9}),
     ]
-    first, second = told(facts, share=0, shares=2), told(facts, share=1, shares=2)
+    first, second = emitted(facts, share=0, shares=2), emitted(facts, share=1, shares=2)
     assert [tuple(row.values()) for row in first["_publications"]] == [
         ("m1", 1, "@t", None, "comet"),
         ("m2", 2, None, "ann", "tny"),
@@ -96,16 +96,16 @@ def test_a_fact_about_who_signs_on_counts_in_the_share_of_its_connection() -> No
         message(5, "push", name="message", ids=["m1"], **PHONE),
     ]
     mine = id_hash(2) % 2
-    [part] = told(events, share=mine, shares=2)["_delivery_parts"]
+    [part] = emitted(events, share=mine, shares=2)["_delivery_parts"]
     assert part["client"] == "ann"
     # To the other share the connection is known only if its events come there.
-    other = told(events[:1], share=1 - mine, shares=2)
+    other = emitted(events[:1], share=1 - mine, shares=2)
     assert not any(other.values())
 
 
-def test_each_sign_on_is_told_once() -> None:
+def test_each_sign_on_is_emitted_once() -> None:
     auth = {"name": "auth", **PHONE}
-    rows = told(
+    rows = emitted(
         [
             ask(1, client="ann", **auth),
             ask(2, client="ann", **auth),
@@ -120,13 +120,13 @@ def test_each_sign_on_is_told_once() -> None:
     ]
 
 
-def test_of_packets_that_carry_messages_the_first_of_each_tunnel_is_told() -> None:
+def test_the_first_message_of_each_tunnel_is_emitted() -> None:
     inside = {"protocol": "tny", "connection": tunnel_connection(7, 1), "tunnel_link": 8}
     events: list[Event] = []
     for at in (1, 2, 3):
         events += [message(at, "relay", name="tunnel_relay", **LINK), ask(at, at, **inside)]
     events += [message(4, "relay", name="tunnel_relay", **LINK | {"target": "7/2"})]
-    rows = told([*events, message(5, "control", name="tunnel_relay", **LINK | {"target": "?"})])
+    rows = emitted([*events, message(5, "control", name="tunnel_relay", **LINK | {"target": "?"})])
     found = [(row["ts_ns"], row["name"]) for row in rows["_tunnel_events"]]
     assert sorted(found) == [
         (1, "request"),
@@ -138,14 +138,14 @@ def test_of_packets_that_carry_messages_the_first_of_each_tunnel_is_told() -> No
     assert rows["calls"] == []
 
 
-def test_faults_and_ends_of_links_are_told_of_no_others() -> None:
+def test_faults_and_ends_are_emitted_only_for_links() -> None:
     events = [
         message(1, "heartbeat", name="link_ping", protocol="relay", connection=8),
         message(1, "heartbeat", name="ping", protocol="tny", connection=9),
         *(fault(2, connection=each) for each in (8, 9, 10)),
         *(closed(3, each) for each in (8, 9, 10)),
     ]
-    rows = told(events)["_tunnel_events"]
+    rows = emitted(events)["_tunnel_events"]
     assert {(row["event"], row["link"]) for row in rows} == {
         *(("fault", 8), ("closed", 8)),
         *(("fault", 10), ("closed", 10)),  # may be one
@@ -197,7 +197,7 @@ def test_events_of_tunnels_are_put_in_order() -> None:
 
 
 def test_a_connection_begins_in_the_middle_with_a_message() -> None:
-    rows = told([Opened(0, 1, whole=False), ask(1)])
+    rows = emitted([Opened(0, 1, whole=False), ask(1)])
     assert [(row["outcome"], row["cause"]) for row in rows["calls"]] == [("unknown", "unsettled")]
 
 

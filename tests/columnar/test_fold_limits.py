@@ -70,7 +70,7 @@ def test_the_oldest_connections_are_given_up(monkeypatch: pytest.MonkeyPatch) ->
     assert causes == {1: "unsettled", 2: "limit", 3: "limit"}
 
 
-def test_ended_tunnels_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_tunnels_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tunnelling, "_LIMITS", EngineLimits(closed_tunnels=1))
     packets = [
         message(at, "control", name=name, protocol="relay", connection=8, target=f"7/{number}")
@@ -81,16 +81,18 @@ def test_ended_tunnels_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
             ]
         )
     ]
-    told = [batch for name, batch in Fold().window(window_of(packets)) if name == "_tunnel_events"]
+    result = [
+        batch for name, batch in Fold().window(window_of(packets)) if name == "_tunnel_events"
+    ]
     fold = TunnelFold()
-    fold.feed(told)
+    fold.feed(result)
     [gone] = _rows(fold.take(), "tunnels")
     assert (gone["tunnel_id"], gone["outcome"]) == (2, "closed")
     left = _rows(fold.finish(), "tunnels")
     assert {row["tunnel_id"]: row["outcome"] for row in left} == {1: "closed", 3: "open"}
 
 
-def test_calls_of_idle_connections_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calls_of_idle_connections_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "IDLE_CALLS", 0)
     fold = Fold()
     first = window_of([Opened(0, 1), ask(1, 5), answer(2, 5)])

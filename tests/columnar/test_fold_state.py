@@ -65,7 +65,7 @@ def test_the_hash_of_an_id_is_that_of_the_front_end(tmp_path: Path) -> None:
     assert id_hashes(np.array(numbers)).tolist() == [id_hash(number) for number in numbers]
 
 
-def test_next_to_nothing_is_remembered_when_all_is_over(tmp_path: Path) -> None:
+def test_little_state_is_kept_when_all_connections_have_ended(tmp_path: Path) -> None:
     simulate(tmp_path, size=300_000, seed=2, jobs=1)
     fold = Fold()
     for window in windows_of(sorted(map(str, tmp_path.glob("*.pcap*")))):

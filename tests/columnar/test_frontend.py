@@ -18,7 +18,7 @@ from wirelake.capture.format.constants import Limits
 from wirelake.columnar.tcp.frontend import FrontEnd
 
 from . import made_captures as made
-from .reference_streams import Tail, Told, by_front_end, by_reference
+from .reference_streams import FrontEndResult, Tail, by_front_end, by_reference
 
 _WINDOWS = [1, 100, 700, 5_000, 1 << 20]
 _EXAMPLES = settings(
@@ -37,7 +37,7 @@ def check(
     windows: Sequence[int] = _WINDOWS,
     connections: int = 1 << 18,
     limits: Limits | None = None,
-) -> Told:
+) -> FrontEndResult:
     """Both tell the same, with small and large windows, whatever is kept from one to the next."""
     bounds = limits or Limits()
     expected = by_reference(paths, made.PORTS, connections=connections, limits=bounds)
@@ -97,7 +97,7 @@ def test_damaged_files(tmp_path: Path, seed: int, make: made.Maker, small: bool)
 
 @_EXAMPLES
 @given(st.binary(max_size=200), st.sampled_from([b"", b"\xd4\xc3\xb2\xa1", b"\x0a\x0d\x0d\x0a"]))
-def test_rubbish(tmp_path: Path, data: bytes, head: bytes) -> None:
+def test_garbage(tmp_path: Path, data: bytes, head: bytes) -> None:
     check([written(tmp_path, head + data)], random.Random(1))
 
 
@@ -113,12 +113,12 @@ def test_compressed_files(tmp_path: Path, seed: int, compress: made.Press, damag
     check([written(tmp_path, pressed)], rng, limits=limits)
 
 
-def test_a_bomb_ends_its_file(tmp_path: Path) -> None:
+def test_a_decompression_bomb_ends_its_file(tmp_path: Path) -> None:
     rng = random.Random(4)
     data = made.pcap(rng, made.talks(rng, 3, 0.0)) + bytes(100_000)
     limits = Limits(bomb_free_bytes=50_000, bomb_ratio=1)
-    told = check([written(tmp_path, gzip.compress(data))], rng, limits=limits)
-    assert [item.code for _, item in told.others] == ["bomb"]
+    result = check([written(tmp_path, gzip.compress(data))], rng, limits=limits)
+    assert [item.code for _, item in result.others] == ["bomb"]
 
 
 @_EXAMPLES
@@ -136,7 +136,7 @@ def test_connections_go_on_from_file_to_file(tmp_path: Path, seed: int, count: i
 
 @_EXAMPLES
 @given(_SEEDS, st.integers(1, 4))
-def test_the_longest_silent_makes_room(tmp_path: Path, seed: int, connections: int) -> None:
+def test_the_longest_idle_is_evicted(tmp_path: Path, seed: int, connections: int) -> None:
     rng = random.Random(seed)
     data = made.pcap(rng, made.talks(rng, 12, 0.2))
     check([written(tmp_path, data)], rng, connections=connections)
@@ -162,9 +162,11 @@ def test_shares_divide_everything(
         )
         for share in range(shares)
     ]
-    assert sorted(chain.from_iterable(told.packets for told in every)) == sorted(expected.packets)
-    told = sorted(repr(stream) for each in every for stream in each.streams)
-    assert told == sorted(repr(stream) for stream in expected.streams)
+    assert sorted(chain.from_iterable(result.packets for result in every)) == sorted(
+        expected.packets
+    )
+    result = sorted(repr(stream) for each in every for stream in each.streams)
+    assert result == sorted(repr(stream) for stream in expected.streams)
     kinds = [type(item).__name__ for _, item in expected.others]
     for share, each in enumerate(every):
         here = [type(item).__name__ for _, item in each.others]
@@ -190,7 +192,7 @@ def test_a_stream_that_is_dropped_is_counted_as_ignored(tmp_path: Path) -> None:
             counted.append((int(front.streams.new[stream]), int(front.streams.gap[stream])))
             assert ignored == front.streams.new[stream]
     assert sorted(counted) == sorted(
-        (told.counters[1], told.counters[3]) for told in expected.streams
+        (result.counters[1], result.counters[3]) for result in expected.streams
     )
 
 

@@ -13,7 +13,7 @@ from wirelake.capture.format.writer import PcapWriter
 from wirelake.capture.tcp import headers as make
 from wirelake.columnar.tcp.frontend import FrontEnd
 
-from .reference_streams import Told, by_front_end, by_reference
+from .reference_streams import FrontEndResult, by_front_end, by_reference
 
 _CLIENT, _SERVER = (b"\x0a\x00\x00\x01", 50_000), (b"\x0b\x00\x00\x01", 7300)
 _S = 1_000_000_000
@@ -45,7 +45,7 @@ def segments(rng: random.Random, size: int, most: int, step_ns: int) -> list[Sen
     return found
 
 
-def check(path: Path) -> Told:
+def check(path: Path) -> FrontEndResult:
     expected = by_reference([path], {7300})
     for window_bytes in (999, 20_000, 300_000, 1 << 24):
         found = by_front_end(
@@ -63,8 +63,8 @@ def _quarter(stream: int, size: int) -> int:
 
 def test_a_stream_in_order(tmp_path: Path) -> None:
     sent = segments(random.Random(1), 600_000, 1_400, 1_000)
-    told = check(capture(tmp_path / "c", sent))
-    assert told.streams[0].counters[1] == sum(len(payload) for _, _, payload in sent)
+    result = check(capture(tmp_path / "c", sent))
+    assert result.streams[0].counters[1] == sum(len(payload) for _, _, payload in sent)
 
 
 @pytest.mark.parametrize(("lost", "size"), [(0.002, 900_000), (0.1, 200_000)])
@@ -91,8 +91,8 @@ def test_late_copies(tmp_path: Path) -> None:
             _, at, payload = first[max(0, number - rng.choice([0, 1, 5, 40, 90, 300]))]
             changed = rng.random() < 0.3
             sent.append((each[0], at, payload[::-1] if changed else payload))
-    told = check(capture(tmp_path / "c", sent))
-    assert len(told.streams[0].conflicts) > 3
+    result = check(capture(tmp_path / "c", sent))
+    assert len(result.streams[0].conflicts) > 3
 
 
 def test_reordered_segments(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_reordered_segments(tmp_path: Path) -> None:
         some = sent[at : at + 10]
         rng.shuffle(some)
         sent[at : at + 10] = some
-    told = check(capture(tmp_path / "c", sent))
-    assert not told.streams[0].gaps
-    assert told.streams[0].counters[2] == 0
+    result = check(capture(tmp_path / "c", sent))
+    assert not result.streams[0].gaps
+    assert result.streams[0].counters[2] == 0
 
 
 def test_packets_that_were_not_captured_whole(tmp_path: Path) -> None:

@@ -20,14 +20,14 @@ def events(path: Path, packets: Iterable[Made], window_bytes: int) -> list[Opene
     write(path, packets)
     found: list[Opened | Closed] = []
     pipeline = CapturePipeline([path], tables=("connections",), window_bytes=window_bytes)
-    for table, told in pipeline.batches():
+    for table, lifecycle_events in pipeline.batches():
         if table == "connections":
-            assert isinstance(told, list)
-            found += told
+            assert isinstance(lifecycle_events, list)
+            found += lifecycle_events
     return found
 
 
-def told(path: Path, packets: list[Made]) -> list[Opened | Closed]:
+def lifecycle_events(path: Path, packets: list[Made]) -> list[Opened | Closed]:
     """The same, whatever the window size, and as the reference reader reports it."""
     whole = events(path, packets, 1 << 20)
     assert events(path, packets, 100) == whole
@@ -48,7 +48,7 @@ def ends(opened: Opened | Closed) -> tuple[str | int | None, ...]:
 
 def test_a_connection_with_both_ends(tmp_path: Path) -> None:
     call = Call(PORT).open().say("c2s", b"x").close()
-    opened, closed = told(tmp_path / "a.pcap", call.packets)
+    opened, closed = lifecycle_events(tmp_path / "a.pcap", call.packets)
     assert ends(opened) == ("10.0.0.9", 50_000, "10.0.0.1", PORT)
     assert isinstance(opened, Opened)
     assert opened.whole
@@ -58,13 +58,13 @@ def test_a_connection_with_both_ends(tmp_path: Path) -> None:
 
 def test_ipv6(tmp_path: Path) -> None:
     call = Call(PORT, client=CLIENT6, server=SERVER6).open()
-    (opened,) = told(tmp_path / "a.pcap", call.packets)
+    (opened,) = lifecycle_events(tmp_path / "a.pcap", call.packets)
     assert ends(opened) == ("2001:db8::1", 50_000, "2001:db8:1:2:3:4:5:6", PORT)
 
 
 def test_the_server_is_seen_first(tmp_path: Path) -> None:
     call = Call(PORT).say("s2c", b"x")
-    (opened,) = told(tmp_path / "a.pcap", call.packets)
+    (opened,) = lifecycle_events(tmp_path / "a.pcap", call.packets)
     assert ends(opened) == ("10.0.0.9", 50_000, "10.0.0.1", PORT)
     assert isinstance(opened, Opened)
     assert not opened.whole
@@ -74,7 +74,7 @@ def test_a_reset_ends_it_once(tmp_path: Path) -> None:
     call = Call(PORT).open()
     reset = call.packet("s2c", 0, flags=RST | ACK)
     call.packet("c2s", 0, flags=FIN | ACK)
-    opened, closed = told(tmp_path / "a.pcap", call.packets)
+    opened, closed = lifecycle_events(tmp_path / "a.pcap", call.packets)
     assert closed == Closed(reset.ts_ns, opened.connection, "s2c", "rst")
 
 
@@ -82,13 +82,13 @@ def test_one_fin_is_no_end(tmp_path: Path) -> None:
     call = Call(PORT).open()
     call.packet("s2c", 0, flags=FIN | ACK)
     call.packet("s2c", 0, flags=FIN | ACK)
-    assert len(told(tmp_path / "a.pcap", call.packets)) == 1
+    assert len(lifecycle_events(tmp_path / "a.pcap", call.packets)) == 1
 
 
 def test_a_first_packet_may_be_the_last(tmp_path: Path) -> None:
     call = Call(PORT)
     call.packet("c2s", 0, flags=RST)
-    opened, closed = told(tmp_path / "a.pcap", call.packets)
+    opened, closed = lifecycle_events(tmp_path / "a.pcap", call.packets)
     assert isinstance(opened, Opened)
     assert closed == Closed(opened.ts_ns, opened.connection, "c2s", "rst")
 
@@ -97,7 +97,7 @@ def test_the_same_ends_begin_anew(tmp_path: Path) -> None:
     first = Call(PORT).open().say("c2s", b"x")
     second = Call(PORT, isn={"c2s": 900_000, "s2c": 800_000}, now_ns=first.now_ns).open()
     path = tmp_path / "a.pcap"
-    found = told(path, [*first.packets, *second.packets])
+    found = lifecycle_events(path, [*first.packets, *second.packets])
     opened = [each for each in found if isinstance(each, Opened)]
     closed = [each for each in found if isinstance(each, Closed)]
     assert [each.ts_ns for each in opened] == [first.packets[0].ts_ns, second.packets[0].ts_ns]
@@ -111,6 +111,6 @@ def test_one_end_may_have_closed_before_the_same_ends_begin_anew(tmp_path: Path)
     first.packet("c2s", 0, flags=FIN | ACK)
     last = first.packet("s2c", 0, flags=ACK)
     second = Call(PORT, isn={"c2s": 900_000, "s2c": 800_000}, now_ns=first.now_ns).open()
-    found = told(tmp_path / "a.pcap", [*first.packets, *second.packets])
+    found = lifecycle_events(tmp_path / "a.pcap", [*first.packets, *second.packets])
     closed = [each for each in found if isinstance(each, Closed)]
     assert closed == [Closed(last.ts_ns, found[0].connection, None, "anew")]

@@ -158,19 +158,19 @@ def by_stream(found: list[dict[str, Any]]) -> dict[Any, list[dict[str, Any]]]:
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("table", ["messages", "packets", "calls", "faults"])
-def test_faults_are_told_whatever_the_table(files: list[str], table: str, jobs: int) -> None:
-    told: list[str] = []
+def test_faults_are_returned_with_any_table(files: list[str], table: str, jobs: int) -> None:
+    result: list[str] = []
     options = ReadOptions(table=table, filter="connection == 1")
     found = read_parallel(
         files,
         options,
         jobs=jobs,
         small_bytes=0,
-        on_faults=lambda batch: told.extend(batch.column("code").to_pylist()),
+        on_faults=lambda batch: result.extend(batch.column("code").to_pylist()),
     )
     assert rows(found) == []
     wanted = rows(read_batches(files, ReadOptions(table="faults")))
-    assert sorted(told) == sorted(row["code"] for row in wanted)
+    assert sorted(result) == sorted(row["code"] for row in wanted)
 
 
 @pytest.mark.usefixtures("threads")
@@ -190,15 +190,15 @@ def test_windows(files: list[str], jobs: int) -> None:
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("table", ["messages", "calls"])
 def test_progress(files: list[str], table: str, jobs: int) -> None:
-    told: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     options = ReadOptions(table=table, window_bytes=20_000)
-    progress = lambda done, total: told.append((done, total))  # noqa: E731
+    progress = lambda done, total: result.append((done, total))  # noqa: E731
     rows(read_parallel(files, options, jobs=jobs, small_bytes=0, progress=progress))
     total = sum(os.path.getsize(file) for file in files)
-    assert told == sorted(told)
-    assert told[0][0] < total / 4
-    assert told[-1] == (total, total)
-    assert {of for _, of in told} == {total}
+    assert result == sorted(result)
+    assert result[0][0] < total / 4
+    assert result[-1] == (total, total)
+    assert {of for _, of in result} == {total}
 
 
 def test_small_captures_and_single_jobs_stay_here(

@@ -83,7 +83,7 @@ def test_connections_in_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 
 @pytest.mark.parametrize("name", PROTOCOLS)
 @pytest.mark.parametrize("port", [None, 12_345])
-def test_spoilt_messages(tmp_path: Path, name: str, port: int | None) -> None:
+def test_corrupted_messages(tmp_path: Path, name: str, port: int | None) -> None:
     """Faults whose end is not found; ports that nobody knows, whose bytes must tell."""
     path = tmp_path / f"{name}.pcap"
     write_capture(path, name, 150, seed=5, port=port)
@@ -125,7 +125,7 @@ def messages(paths: Sequence[str], **options: Any) -> list[dict[str, Any]]:
     return [row for _, batch in found for row in batch.to_pylist()]  # type: ignore[union-attr]
 
 
-def test_what_packets_told_about_their_keys_is_remembered(tmp_path: Path) -> None:
+def test_key_selectors_of_earlier_packets_are_kept(tmp_path: Path) -> None:
     """The first packet of a tny connection fixes its key; those behind it may say anything."""
     config = TransformConfig(security_keys=("one", "two"), encrypt=True, verify=True)
     context = PacketContext("seed", config)
@@ -197,7 +197,7 @@ def one_by_one(paths: Sequence[str]) -> list[tuple[list[str], int]]:
     return [([path], 1 + number % 3) for number, path in enumerate(paths)]
 
 
-def test_a_stream_speaks_nothing_that_another_one_spoke_before(tmp_path: Path) -> None:
+def test_the_protocol_of_another_stream_is_not_reused(tmp_path: Path) -> None:
     """The bytes of one direction told the protocol of both; then others get their numbers."""
     sniffed, filler, later = _Talk(1, 12_345), _Talk(2, 12_345), _Talk(3, 9620)
     files = [
@@ -277,7 +277,7 @@ def test_saving_disturbs_nothing_and_a_state_stays_as_it_is(tmp_path: Path) -> N
     assert state.to_bytes() == before
 
 
-def test_hashes_tell_the_shares(tmp_path: Path) -> None:
+def test_hashes_select_the_shares(tmp_path: Path) -> None:
     path = tmp_path / "recorded.pcapng"
     recording(path)
     of_one = saved([path])[1].hashes()
@@ -290,19 +290,19 @@ def test_hashes_tell_the_shares(tmp_path: Path) -> None:
     assert all(id_hash(at) % 3 == number % 3 for at, number in of_one.items())
 
 
-def test_facts_are_told_to_one_share_or_to_all(tmp_path: Path) -> None:
+def test_facts_go_to_one_share_or_to_all(tmp_path: Path) -> None:
     path = tmp_path / "recorded.pcapng"
     recording(path)
 
-    def told(**options: Any) -> list[int]:
+    def emitted(**options: Any) -> list[int]:
         counts = []
         for share in range(3):
             found = CapturePipeline(path, tables=("facts",), share=share, shares=3, **options)
             counts.append(sum(len(facts) for table, facts in found.batches() if table == "facts"))
         return counts
 
-    assert told() == [30, 0, 0]
-    assert told(all_facts=True) == [30, 30, 30]
+    assert emitted() == [30, 0, 0]
+    assert emitted(all_facts=True) == [30, 30, 30]
 
 
 def test_only_files_that_something_refers_to_are_kept(tmp_path: Path) -> None:

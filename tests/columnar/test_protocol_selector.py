@@ -103,7 +103,7 @@ def both(paths: Sequence[str], table: str, **options: Any) -> list[dict[str, Any
     return rows
 
 
-def spoken(rows: Sequence[dict[str, Any]]) -> set[tuple[int, str | None]]:
+def protocols_of(rows: Sequence[dict[str, Any]]) -> set[tuple[int, str | None]]:
     """Who speaks what; messages in tunnels have connections of their own."""
     return {(row["connection"], row["protocol"]) for row in rows if row["connection"] < 1_000}
 
@@ -122,17 +122,17 @@ def test_the_first_bytes_look_like_another_protocol(tmp_path: Path, protocol: st
         ]
     files = recorded.stop()
     rows = both(files, "messages")
-    assert spoken(rows) == {(number, protocol) for number in numbers}
+    assert protocols_of(rows) == {(number, protocol) for number in numbers}
     answers = [row for row in rows if row["protocol"] == protocol and row["direction"] == "s2c"]
     assert len(answers) == len(numbers) * len(frames(protocol, "s2c"))
     faults = both(files, "faults")
-    assert spoken(faults) == {(number, protocol) for number in numbers}
-    wrong = {name for _, name in spoken(both(silent.stop(), "messages"))}
+    assert protocols_of(faults) == {(number, protocol) for number in numbers}
+    wrong = {name for _, name in protocols_of(both(silent.stop(), "messages"))}
     assert wrong == {another(protocol)}  # so much for guessing
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_too_few_bytes_to_tell(tmp_path: Path, protocol: str) -> None:
+def test_too_few_bytes_to_select_a_protocol(tmp_path: Path, protocol: str) -> None:
     """Half a frame, and one connection without any byte."""
     recorded = Recorded(tmp_path)
     for port in ports_of(protocol):
@@ -165,23 +165,26 @@ def test_each_file_can_be_read_by_itself(tmp_path: Path, protocol: str) -> None:
         recorded.say(number, way, frame)
     files = recorded.stop()
     assert len(files) == 2
-    assert spoken(both(files[1:], "messages")) == {(number, protocol)}
-    assert spoken(both(files, "messages")) == {(number, protocol)}
+    assert protocols_of(both(files[1:], "messages")) == {(number, protocol)}
+    assert protocols_of(both(files, "messages")) == {(number, protocol)}
 
 
 # -- who is believed -------------------------------------------------------------------------
 
 
-def test_what_a_reader_is_told_counts_for_more(tmp_path: Path) -> None:
+def test_options_of_a_reader_take_precedence(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path)
     for port in (ODD_PORT, 9_620):
         conversation(recorded, "tny", port)
     files = recorded.stop()
-    assert spoken(both(files, "messages")) == {(1, "tny"), (2, "tny")}
-    told = both(files, "coverage", ports={ODD_PORT: "esnp", 9_620: "comet"})
-    assert spoken(told) == {(1, "esnp"), (2, "tny")}
-    assert spoken(both(files, "coverage", ports={9_620: "esnp"})) == {(1, "tny"), (2, "esnp")}
-    assert spoken(both(files, "coverage", force_protocol="esnp")) == {(1, "esnp"), (2, "esnp")}
+    assert protocols_of(both(files, "messages")) == {(1, "tny"), (2, "tny")}
+    result = both(files, "coverage", ports={ODD_PORT: "esnp", 9_620: "comet"})
+    assert protocols_of(result) == {(1, "esnp"), (2, "tny")}
+    assert protocols_of(both(files, "coverage", ports={9_620: "esnp"})) == {(1, "tny"), (2, "esnp")}
+    assert protocols_of(both(files, "coverage", force_protocol="esnp")) == {
+        (1, "esnp"),
+        (2, "esnp"),
+    }
 
 
 def test_a_protocol_that_is_not_installed_is_ignored_and_not_guessed(tmp_path: Path) -> None:
@@ -196,7 +199,7 @@ def test_a_protocol_that_is_not_installed_is_ignored_and_not_guessed(tmp_path: P
         size += 2 * len(frame)
     known = conversation(recorded, "tny", ODD_PORT)
     files = recorded.stop()
-    assert spoken(both(files, "messages")) == {(known, "tny")}
+    assert protocols_of(both(files, "messages")) == {(known, "tny")}
     assert both(files, "faults") == []
     ignored = [row for row in both(files, "coverage") if row["connection"] != known]
     assert {row["protocol"] for row in ignored} == {None}
@@ -210,7 +213,7 @@ def test_a_recording_that_does_not_say_is_read_by_its_bytes(tmp_path: Path) -> N
     recorded = Recorded(tmp_path, names=False)
     conversation(recorded, "tny", ODD_PORT)
     conversation(recorded, "comet", 9_620)
-    assert spoken(both(recorded.stop(), "messages")) == {(1, "tny"), (2, "comet")}
+    assert protocols_of(both(recorded.stop(), "messages")) == {(1, "tny"), (2, "comet")}
 
 
 # -- in steps and in shares ------------------------------------------------------------------
@@ -243,7 +246,7 @@ def test_a_pipeline_that_stops_and_goes_on(tmp_path: Path, window_bytes: int) ->
     files = mixed(tmp_path, rotate=True)
     assert len(files) == 2
     wanted = {(1 + 2 * at + each, name) for at, name in enumerate(PROTOCOLS) for each in (0, 1)}
-    assert spoken(both(files, "messages")) == wanted
+    assert protocols_of(both(files, "messages")) == wanted
     check_steps([(files[:1], 2), (files[1:], 3)], window_bytes=window_bytes)
 
 
@@ -284,7 +287,7 @@ def test_several_processes(tmp_path: Path) -> None:
         for row in batch.to_pylist()
     ]
     wanted = {(1 + 2 * at + each, name) for at, name in enumerate(PROTOCOLS) for each in (0, 1)}
-    assert spoken(rows) == wanted
+    assert protocols_of(rows) == wanted
 
 
 # -- introductions in strange places ---------------------------------------------------------
@@ -322,7 +325,7 @@ def strange_recording(path: Path, rng: random.Random, talks: list[_Talk], now: i
 @pytest.mark.parametrize(
     "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(2, 8))]
 )
-def test_strange_recordings(tmp_path: Path, seed: int) -> None:
+def test_unusual_recordings(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     paths = [tmp_path / f"{number}.pcapng" for number in range(2)]
     talks = [_Talk(number, rng.choice([ODD_PORT, 9_620])) for number in range(30)]
@@ -334,7 +337,7 @@ def test_strange_recordings(tmp_path: Path, seed: int) -> None:
     check_steps(steps, window_bytes=rng.choice([1, 700, 5_000]))
 
 
-def test_the_id_of_a_connection_that_nobody_recorded_means_nothing(tmp_path: Path) -> None:
+def test_the_id_of_an_unrecorded_connection_is_ignored(tmp_path: Path) -> None:
     """A capture of others, with a fact about a number that happens to be the hash of its ends."""
     path = tmp_path / "other.pcapng"
     each = _Talk(1, ODD_PORT)

@@ -56,7 +56,7 @@ def test_a_fact_waits_for_the_protocol(recorded: list[str], window_bytes: int) -
     assert found == {QUIET: ("esnp", "ann"), BUSY: ("esnp", None)}
 
 
-def test_it_still_waits_when_somebody_goes_on_later(recorded: list[str]) -> None:
+def test_waiting_continues_after_a_restore(recorded: list[str]) -> None:
     def waiting(pipeline: CapturePipeline) -> list[Any]:
         windows = [dict(window) for window in pipeline.windows(last=False)]
         return [QUIET in window["waiting"] for window in windows]
@@ -93,7 +93,7 @@ def written(folder: Path, files: list[list[bytes]]) -> list[str]:
 
 
 @pytest.mark.parametrize("flags", [make.ACK, make.FIN | make.ACK])
-def test_what_one_direction_said_waits_for_the_other(tmp_path: Path, flags: int) -> None:
+def test_events_of_one_direction_wait_for_the_other(tmp_path: Path, flags: int) -> None:
     """The first to speak tells what is spoken, also when it takes longer than the answer does."""
     each = _Talk(1, 5_000)
     first = [segment(each, 0, CALL[:3]), segment(each, 1, CALL, flags)]

@@ -57,7 +57,7 @@ def test_its_messages_are_rows(tmp_path: Path) -> None:
     assert [row["direction"] for row in rows] == ["c2s", "s2c", "c2s", "c2s", "s2c"]
 
 
-def test_both_readers_agree_on_spoilt_weather(tmp_path: Path) -> None:
+def test_both_readers_agree_on_corrupted_messages(tmp_path: Path) -> None:
     rng = random.Random(3)
     path = tmp_path / "storm.pcap"
     write(path, [(way, spoilt(rng, data)) for _ in range(300) for way, data in said()])

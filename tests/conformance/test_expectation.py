@@ -50,7 +50,7 @@ def test_long_values_are_cut_in_messages() -> None:
     assert len(text) < 120
 
 
-def test_a_key_that_nobody_looked_at_fails() -> None:
+def test_an_unchecked_key_fails() -> None:
     expect = Expect({"a": 1, "b": 2})
     expect.equal("a", 1)
     expect.equal("c", 3)

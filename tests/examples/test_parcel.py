@@ -213,7 +213,7 @@ async def _first(client: Client) -> Any:
         return
 
 
-def test_nobody_need_sign_on_where_the_hub_says_so_and_late_ones_are_closed() -> None:
+def test_sign_on_is_optional_with_auth_none_and_otherwise_has_a_deadline() -> None:
     async def go() -> None:
         open_to_all = {"port": 0, "auth": "none"}
         async with running(listeners=[], services=demo_services(), parcel=open_to_all) as it:

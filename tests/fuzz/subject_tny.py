@@ -81,9 +81,9 @@ class TnyEnd(Subject):
     def __init__(self, rng: Random):
         super().__init__(rng)
         transform = rng.choice(_TRANSFORMS)
-        spoken = rng.choice(DIALECTS)
-        dialect = "auto" if rng.random() < 0.33 else spoken
-        self._peer = Peer(dialect=spoken, writing=transform)
+        peer_dialect = rng.choice(DIALECTS)
+        dialect = "auto" if rng.random() < 0.33 else peer_dialect
+        self._peer = Peer(dialect=peer_dialect, writing=transform)
         options = {**_COMMON, **rng.choice(_MORE), "reading": transform, "dialect": dialect}
         self.session: ClientSession | ServerSession
         if rng.random() < 0.5:

@@ -161,7 +161,7 @@ def test_spoiling_changes_most_inputs_and_takes_any_bytes() -> None:
     assert all(isinstance(spoil(rng, b"\0"), bytes) for _ in range(200))
 
 
-def test_an_attacker_says_things_in_many_ways() -> None:
+def test_attackers_send_many_kinds_of_input() -> None:
     attacker = Attacker(Random(2), lambda: b"frame.")
     said = {attacker.next() for _ in range(400)}
     assert {b"frame.", b"frame.frame."} <= said

@@ -88,7 +88,7 @@ def test_a_limit_of_seconds_ends_it(tmp_path: Path) -> None:
     ("script", "origin"),
     [("raise SystemExit(3)", "exit code 3"), ("", "exit code 0")],
 )
-def test_a_process_that_dies_is_a_finding(
+def test_a_process_that_exits_early_is_a_finding(
     script: str, origin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = tmp_path / "engine.py"

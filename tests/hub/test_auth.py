@@ -15,7 +15,7 @@ from wirelake.hub.store import add_client, remove_client, rotate_client
 from .pubsub.local_topics import local_topics
 
 
-def test_a_token_lets_in_and_changes_are_seen_at_once(tmp_path: Path) -> None:
+def test_tokens_are_verified_and_changes_take_effect_at_once(tmp_path: Path) -> None:
     async def run() -> None:
         path = tmp_path / "hub.sqlite3"
         async with local_topics(tmp_path) as it:
@@ -48,7 +48,7 @@ def test_signing_on_without_failures_takes_no_turn_of_the_loop(tmp_path: Path) -
     asyncio.run(run())
 
 
-def test_failures_slow_an_address_down_and_are_forgotten(
+def test_failures_delay_an_address_and_expire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run() -> None:
@@ -69,7 +69,7 @@ def test_failures_slow_an_address_down_and_are_forgotten(
     asyncio.run(run())
 
 
-def test_a_late_answer_is_none_for_who_has_gone(tmp_path: Path) -> None:
+def test_a_late_answer_to_a_closed_connection_is_dropped(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
             token = add_client(tmp_path / "hub.sqlite3", "ann")

@@ -51,7 +51,7 @@ def test_the_ledger_accepts_repetitions() -> None:
         ),
     ],
 )
-def test_the_ledger_sees(arrivals: list[tuple[str, Piece]], said: str) -> None:
+def test_the_ledger_detects_errors(arrivals: list[tuple[str, Piece]], said: str) -> None:
     problems = _ledger(*arrivals)
     assert problems
     assert said in " ".join(problems)

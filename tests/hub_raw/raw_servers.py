@@ -192,8 +192,8 @@ class RawEsnpServer:
             self.events.append(message.data)
             return
         if esnp.TRACE in message.flags:
-            told = [esnp.flag(esnp.TRACE_INFO), (esnp.PAYLOAD, b"raw server handled")]
-            peer.send(self._reply(message, *told))
+            result = [esnp.flag(esnp.TRACE_INFO), (esnp.PAYLOAD, b"raw server handled")]
+            peer.send(self._reply(message, *result))
         acts = {"add": self._add, "count": self._count, "late": self._late}
         if service == "test" and op in acts:
             acts[op](peer, message)

@@ -112,7 +112,7 @@ def test_pushes_are_not_lost_between_replies(hub: HubProcess, dialled: Dial) -> 
     assert client.messages() == []
 
 
-def test_what_may_be_said_before_signing_on(hub: HubProcess, dialled: Dial) -> None:
+def test_messages_allowed_before_sign_on(hub: HubProcess, dialled: Dial) -> None:
     client = RawComet(dialled("comet"))
     client.heartbeat()
     client.report_environ(3, 3, "raw phone")
@@ -234,7 +234,7 @@ def test_a_client_that_is_removed_cannot_come_back(hub: HubProcess, dialled: Dia
     assert _refused(last.auth, name, new_token) == 0
 
 
-def test_the_reason_of_an_end_is_told(hub: HubProcess, dialled: Dial) -> None:
+def test_the_reason_of_a_close_is_sent(hub: HubProcess, dialled: Dial) -> None:
     client, name, _ = _signed_on(hub, dialled)
     client.line.send(b"\x00\x01\xff")
     client.line.rest()

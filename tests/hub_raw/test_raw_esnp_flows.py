@@ -112,14 +112,14 @@ def test_info_is_answered_and_events_are_not(hub: HubProcess, dialled: Dial) -> 
     assert answer.error is None
 
 
-def test_trace_tells_before_the_answer(hub: HubProcess, dialled: Dial) -> None:
+def test_trace_reports_come_before_the_answer(hub: HubProcess, dialled: Dial) -> None:
     client = _signed_on(hub, dialled)
     client.send(esnp.call_rows(40, "test", "add", {"a": 1, "b": 2}, esnp.flag(esnp.TRACE)))
-    told, answer = client.receive(), client.receive()
-    assert {esnp.RESP, esnp.TRACE_INFO} <= told.flags
-    assert told.source_id == answer.source_id == 40
-    assert told.all(esnp.PAYLOAD)[0]
-    assert esnp.TRACE not in answer.flags | told.flags
+    result, answer = client.receive(), client.receive()
+    assert {esnp.RESP, esnp.TRACE_INFO} <= result.flags
+    assert result.source_id == answer.source_id == 40
+    assert result.all(esnp.PAYLOAD)[0]
+    assert esnp.TRACE not in answer.flags | result.flags
     assert esnp.TRACE_INFO not in answer.flags
     assert answer.data == {"c": 3}
 
@@ -147,7 +147,7 @@ def test_pipelined_calls_in_odd_slices(hub: HubProcess, dialled: Dial) -> None:
     assert [answer.data for answer in answers] == [{"c": n + 1} for n in range(100)]
 
 
-def test_rows_nobody_knows_are_no_error(hub: HubProcess, dialled: Dial) -> None:
+def test_unknown_rows_are_not_an_error(hub: HubProcess, dialled: Dial) -> None:
     client = _signed_on(hub, dialled)
     client.send([])  # an empty message is legal
     unknown = [(0x01, b"reserved"), (0x13, b"\x01"), (0x80, b"application"), (0xFF, b"")]
@@ -241,12 +241,12 @@ def test_a_key_publishes_once(hub: HubProcess, dialled: Dial) -> None:
     client = _signed_on(hub, dialled)
     topic = "@esnp/once"
     client.call("hub", "subscribe", {"topic": topic})
-    told = [
+    result = [
         client.call("hub", "publish", {"topic": topic, "content": "x", "id": "order 66"}),
         hub.publish(topic=topic, content="x", id="order 66"),
     ]
-    assert told[0]["id"] == told[1]["id"]
-    assert _notified(client.next_event())["id"] == told[0]["id"]
+    assert result[0]["id"] == result[1]["id"]
+    assert _notified(client.next_event())["id"] == result[0]["id"]
     client.call("test", "add", {"a": 1, "b": 2})
     assert client.events == []
 

@@ -193,7 +193,7 @@ def test_a_shared_key(closed_hub: tuple[HubProcess, bytes]) -> None:
     client.finish()
 
 
-def test_strangers_stay_outside(closed_hub: tuple[HubProcess, bytes]) -> None:
+def test_a_client_without_the_shared_key_is_refused(closed_hub: tuple[HubProcess, bytes]) -> None:
     hub, _ = closed_hub
     client = RawMagline(hub.dial("magline"))
     with pytest.raises(MaglineError) as caught:

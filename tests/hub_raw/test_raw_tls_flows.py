@@ -111,7 +111,7 @@ def test_magline(client: tuple[HubProcess, str, str], dial_in: Dial) -> None:
     line.ping()
 
 
-def test_plain_bytes_get_nowhere(secured: tuple[HubProcess, Certificate, Path]) -> None:
+def test_plaintext_bytes_are_refused(secured: tuple[HubProcess, Certificate, Path]) -> None:
     hub, _, _ = secured
     line = dial(hub.addresses["comet"])
     line.send(b"\x00\x01\x06")

@@ -18,7 +18,7 @@ from wirelake.traffic import simulate
 _YEAR_2100_NS = 4_102_444_800_000_000_000
 
 
-def test_deliveries_beside_a_wild_clock(tmp_path: Path) -> None:
+def test_deliveries_with_an_implausible_timestamp(tmp_path: Path) -> None:
     simulate(tmp_path / "sim", size=200_000, seed=2, jobs=1)
     keys = [str(path) for path in sorted((tmp_path / "sim").glob("*.keys"))]
     pieces = cut(tmp_path / "sim", random.Random(5), most_files=3)

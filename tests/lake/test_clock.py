@@ -37,7 +37,7 @@ def test_without_messages_there_is_no_time() -> None:
 
 
 @pytest.mark.parametrize("wild", [0, 1, 7])
-def test_a_few_wild_times_are_not_believed(wild: int) -> None:
+def test_a_few_implausible_times_are_ignored(wild: int) -> None:
     good = [NOW - number * SECOND for number in range(LATEST)]
     found = watermark_ns([*good, *[NOW + HOUR] * wild], NOW + 2 * HOUR)
     assert found is not None

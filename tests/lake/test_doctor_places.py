@@ -53,7 +53,7 @@ def test_a_lake_that_is_not_there_yet_is_looked_for_above(tmp_path: Path) -> Non
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_port_is_free_when_nobody_listens() -> None:
+def test_a_port_without_a_listener_is_free() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()

@@ -202,7 +202,7 @@ def test_a_stream_leaves_a_file_that_grows_alone(
 # -- lakes that cannot be written ------------------------------------------------------------------
 
 
-def test_a_second_writer_sees_who_holds_the_lock(folder: Path, tmp_path: Path) -> None:
+def test_a_second_writer_is_shown_the_holder_of_the_lock(folder: Path, tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     message = f"locked by process {os.getpid()} on .* stop it"
     with Writer(lake, create=Settings().to_record()), pytest.raises(LakeError, match=message):

@@ -82,7 +82,7 @@ def test_only_an_old_java_is_reported(tmp_path: Path, monkeypatch: pytest.Monkey
     ("version", "said"),
     [("11.0.1", "is Java 11: unset it"), (None, "has no bin/java: unset it")],
 )
-def test_a_bad_java_home_is_not_passed_over(
+def test_a_bad_java_home_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str | None, said: str
 ) -> None:
     if version is not None:

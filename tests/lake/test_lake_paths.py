@@ -37,7 +37,7 @@ def make(tmp_path: Path) -> Make:
     return made
 
 
-def test_a_file_is_read_whatever_its_name(make: Make) -> None:
+def test_a_file_is_read_with_any_name(make: Make) -> None:
     assert captures(make("capture")) == make("capture")
 
 

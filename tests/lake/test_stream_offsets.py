@@ -31,7 +31,7 @@ FILES = st.lists(
 
 
 @given(FILES, FILES, st.integers(1, 5))
-def test_batches_have_every_file_once_whatever_comes_later(
+def test_batches_have_every_file_once_when_more_files_come_later(
     taken: list[tuple[str, int]], later: list[tuple[str, int]], size: int
 ) -> None:
     files = [file(*each) for each in sorted(taken)]

@@ -112,7 +112,7 @@ def test_a_stream_may_begin_behind_files(tmp_path: Path) -> None:
     assert names(found, {"a": 1}, found.latestOffset({"a": 1}, ALL)) == ["a-2.pcap"]
 
 
-def test_a_batch_that_is_repeated_is_the_same_whatever_came_since(tmp_path: Path) -> None:
+def test_a_repeated_batch_is_the_same_after_new_files(tmp_path: Path) -> None:
     made(tmp_path, "a-0.pcap", "a-2.pcap", "a-3.pcap")
     end = stream(tmp_path).latestOffset({}, ALL)
     made(tmp_path, "a-1.pcap", "a-4.pcap", "b.pcap")

@@ -48,7 +48,7 @@ def test_another_packages_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
         ("wirelake.protocols.comet.protocol:PROTOCOL", "has the name 'comet'"),
     ],
 )
-def test_a_broken_one_is_one_line_and_spoils_nothing(
+def test_a_broken_package_is_one_line_and_others_load(
     monkeypatch: pytest.MonkeyPatch, value: str, words: str
 ) -> None:
     bring(monkeypatch, thermo=value)

@@ -383,7 +383,7 @@ def test_a_fact_says_who_asks() -> None:
     assert (before.client, after.client) == (None, "ann")
 
 
-def test_who_asks_in_a_tunnel_is_not_told() -> None:
-    told = Fact(1, "sign_on", 1, {"client": "ann"})
-    (found,) = calls(told, ask(3, 2, tunnel_link=9))
+def test_the_caller_in_a_tunnel_is_unknown() -> None:
+    result = Fact(1, "sign_on", 1, {"client": "ann"})
+    (found,) = calls(result, ask(3, 2, tunnel_link=9))
     assert found.client is None

@@ -57,8 +57,8 @@ def test_the_reason_of_a_close() -> None:
     fin = message(5, "control", name="fin", protocol="magline", reason="idle")
     (row,) = connections(fin, closed(6, side="s2c", how="fin"))
     assert row.close_reason == "idle"
-    told = Fact(5, "close", 1, {"reason": "slow reader", "side": "server"})
-    (row,) = connections(fin, told, closed(6, side="c2s", how="rst"))
+    result = Fact(5, "close", 1, {"reason": "slow reader", "side": "server"})
+    (row,) = connections(fin, result, closed(6, side="c2s", how="rst"))
     assert (row.close_reason, row.closed_by, row.closed_how) == ("slow reader", "server", "rst")
 
 

@@ -57,7 +57,7 @@ def test_any_cut_gives_the_same_rows(found: list[Event], data: st.DataObject) ->
         assert as_set(run_in_steps(engine, found, cuts)) == as_set(run(engine(), found))
 
 
-def test_every_cut_of_a_story_with_everything_in_it() -> None:
+def test_every_cut_of_a_sequence_with_all_events() -> None:
     story = in_order(_story())
     for engine in ALL:
         whole = as_set(run(engine(), story))
@@ -104,7 +104,7 @@ def test_rows_fit_the_schema_of_their_table(found: list[Event]) -> None:
 
 
 @given(found=events())
-def test_after_the_end_nothing_is_remembered(found: list[Event]) -> None:
+def test_after_the_end_no_state_is_kept(found: list[Event]) -> None:
     for engine in ALL:
         used = engine()
         run(used, found)

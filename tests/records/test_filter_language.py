@@ -144,7 +144,7 @@ def test_globs(pattern: str, value: str, expected: bool) -> None:
     assert holds(f'target !~ "{pattern}"', target=value) is not expected
 
 
-def test_a_hostile_glob_takes_no_time_to_speak_of() -> None:
+def test_a_hostile_glob_is_fast() -> None:
     compiled = compile_filter(f'target ~ "{"*a" * 30}b"', SCHEMA)
     assert compiled.test({"target": "a" * 5_000}) is False
 
@@ -241,7 +241,7 @@ def test_what_cannot_be_shown_is_refused_all_the_same(text: str) -> None:
         compile_filter(text, SCHEMA)
 
 
-def test_lists_are_told_apart() -> None:
+def test_lists_are_distinguished() -> None:
     rows = [{"ids": ids} for ids in (["a"], ["b", "a"], ["b"], [], None, ["b", "b"], ["a", None])]
     batch = pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
     compiled = compile_filter('"a" in ids', SCHEMA)
@@ -265,7 +265,7 @@ def test_a_batch_may_lack_columns_and_fields() -> None:
     assert compile_filter("count == 1", SCHEMA).mask(without).to_pylist() == [False]
 
 
-def test_fields_of_a_null_struct_are_null_whatever_lies_beneath() -> None:
+def test_fields_of_a_null_struct_are_null_with_any_child_values() -> None:
     child = pa.array(["c1", "c2"])
     struct = pa.StructArray.from_arrays([child], ["client_id"], mask=pa.array([True, False]))
     batch = pa.RecordBatch.from_arrays([struct], ["auth"])

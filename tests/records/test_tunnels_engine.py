@@ -103,7 +103,7 @@ def test_a_tunnel_of_which_only_a_part_was_seen() -> None:
     assert (row.instance_id, row.tunnel_id, row.messages_c2s) == (3, 4, 1)
 
 
-def test_the_end_of_a_tunnel_that_nobody_knows_is_none() -> None:
+def test_the_end_of_an_unknown_tunnel_is_ignored() -> None:
     assert tunnels(packet(2, "tunnel_disconnect"), packet(3, "link_ping", target=None)) == []
 
 

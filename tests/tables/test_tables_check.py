@@ -79,7 +79,7 @@ def test_another_number_of_rows(lake: Path) -> None:
     assert str(found) == "calls/1/part.parquet: 5 rows; the log has 6"
 
 
-def test_a_file_that_nobody_named_is_harmless(lake: Path) -> None:
+def test_an_unnamed_file_is_ignored(lake: Path) -> None:
     write_rows(lake / "calls/1/other.parquet", "calls", [call(1)])
     (lake / "_staging/9-abc/work").mkdir(parents=True)
     found = check(lake)

@@ -51,7 +51,7 @@ def named(captures: list[Capture]) -> dict[str, tuple[str, int]]:
 # -- looking -----------------------------------------------------------------------------------
 
 
-def test_names_tell_source_and_sequence(tmp_path: Path) -> None:
+def test_names_contain_source_and_sequence(tmp_path: Path) -> None:
     wanted = {
         "tap-a-00000007.pcap": ("tap-a", 7),
         "tap_8.PCAPNG": ("tap", 8),

@@ -72,7 +72,7 @@ def test_files_of_the_same_name_are_kept_apart(lake: Path) -> None:
     assert all((lake / each.path).stat().st_size == each.bytes for each in made.add)
 
 
-def test_what_nobody_named_is_swept(lake: Path) -> None:
+def test_unnamed_files_are_deleted(lake: Path) -> None:
     with Writer(lake) as writer, writer.begin() as step:
         add_rows(step, "calls", [call(1)])
         (step.work("failed") / "half.parquet").write_bytes(b"PAR1")
@@ -160,10 +160,10 @@ def test_an_error_while_moving_is_made_good_by_the_next_transaction(
 # -- two writers -------------------------------------------------------------------------------
 
 
-def test_a_second_writer_is_told_who_has_the_lock(lake: Path) -> None:
+def test_a_second_writer_gets_the_holder_of_the_lock(lake: Path) -> None:
     with Writer(lake):
-        told = rf"locked by process {os.getpid()} on \S+ since 20\S+Z; wait for it or stop it"
-        with pytest.raises(LakeError, match=told), Writer(lake):
+        result = rf"locked by process {os.getpid()} on \S+ since 20\S+Z; wait for it or stop it"
+        with pytest.raises(LakeError, match=result), Writer(lake):
             pass
     with Writer(lake) as writer:
         assert commit_calls(writer, range(1)).commit == 1

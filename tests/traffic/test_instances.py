@@ -130,14 +130,14 @@ def test_times_keep_their_order_and_differ(scenario: str, style: str) -> None:
         assert (np.diff(made.times[:, items], axis=1) > 0).all()
 
 
-def test_messages_tell_the_time_of_their_instance() -> None:
+def test_messages_have_the_time_of_their_instance() -> None:
     made = instances("game", "micro")
     for k in range(COUNT):
         for frame in read(made, k, 0, S2C):
             for _, data, _ in frame.times:
-                told = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(data))
+                result = sum((byte & 0x7F) << 7 * n for n, byte in enumerate(data))
                 item = made.times[k] // 1_000_000
-                assert told in item
+                assert result in item
 
 
 def _keys(made: Instances, k: int) -> list[dict[str, str]]:

@@ -105,7 +105,7 @@ def test_timers_of_sessions_come_due() -> None:
     assert len(pings) == 6
 
 
-def test_a_connection_that_nobody_taps_leaves_no_trace() -> None:
+def test_an_uncaptured_connection_has_no_events() -> None:
     scene = _scene()
     sessions = EsnpSession(Role.CLIENT), EsnpSession(Role.SERVER)
     connection = scene.connect("esnp", *sessions, captured=False)

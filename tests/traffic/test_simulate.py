@@ -27,7 +27,7 @@ def _small(folder: Path, **other: object) -> Summary:
     return simulate(folder, **asked)  # type: ignore[arg-type]
 
 
-def test_a_seed_is_a_run_whoever_does_the_work(
+def test_a_seed_gives_the_same_run_with_any_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning, "_SHARD_BYTES", 40_000)

@@ -101,11 +101,11 @@ def test_every_id_is_found_where_it_stands(scenario: str) -> None:
                         found += 1
                         number = encode(slot.form, template.numbers.first + slot.place)
                         assert stream.data[slot.start : slot.start + len(number)] == number
-        told = sum(
+        result = sum(
             frame.info.id is not None or frame.info.client is not None or bool(frame.info.ids)
             for _, frame, _ in frames(template)
         )
-        assert found >= told // 2 > 0
+        assert found >= result // 2 > 0
 
 
 def test_phones_acknowledge_late_or_never_and_are_sent_to_again() -> None:

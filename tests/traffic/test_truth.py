@@ -75,7 +75,7 @@ def test_messages_are_counted_among_faults(faulty: Run) -> None:
     )
 
 
-def test_all_protocols_speak_in_short_frames(clean: Run) -> None:
+def test_all_protocols_send_short_frames(clean: Run) -> None:
     _, found = clean
     protocols = {row["protocol"] for row in found["messages"]}
     assert protocols == {"comet", "esnp", "magline", "relay", "tny"}

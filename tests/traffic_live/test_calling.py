@@ -144,7 +144,7 @@ def test_a_hub_that_goes_away_is_one_line() -> None:
     asyncio.run(scene())
 
 
-def test_nobody_listens() -> None:
+def test_no_listener() -> None:
     async def scene() -> None:
         async with running(listeners=["esnp"]) as it:
             address = it.address("esnp")

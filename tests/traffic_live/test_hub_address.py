@@ -19,7 +19,7 @@ def _refusal(hub_address: HubAddress, folder: Path) -> str:
     return str(caught.value)
 
 
-def test_nobody_is_there(tmp_path: Path) -> None:
+def test_connection_refused(tmp_path: Path) -> None:
     (tmp_path / "admin.token").write_text("a-throw-away-token-for-a-test\n")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen

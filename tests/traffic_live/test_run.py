@@ -56,7 +56,7 @@ def test_the_truth_on_disk(live: LiveRun) -> None:
 
 def test_twice_on_one_hub(tmp_path: Path) -> None:
     """Clients have other names each time; what is told never goes back."""
-    told: list[tuple[float, float]] = []
+    result: list[tuple[float, float]] = []
     with recording_hub(tmp_path) as hub:
         for name in ("one", "two"):
             hub_address = address_of(hub)
@@ -65,15 +65,15 @@ def test_twice_on_one_hub(tmp_path: Path) -> None:
                 tmp_path / name,
                 seconds=0.5,
                 scale=0.01,
-                progress=lambda *at: told.append(at),
+                progress=lambda *at: result.append(at),
             )
         waiting = hub.varz()["connections"]
     assert not waiting
-    assert told[0] == (0.0, 0.5)
-    assert told[-1] == (0.5, 0.5)
+    assert result[0] == (0.0, 0.5)
+    assert result[-1] == (0.5, 0.5)
 
 
-def test_a_hub_that_dies(tmp_path: Path) -> None:
+def test_a_hub_that_is_killed(tmp_path: Path) -> None:
     caught: list[SimulateError] = []
     with recording_hub(tmp_path) as hub:
         hub_address = address_of(hub)

@@ -58,7 +58,7 @@ def test_options_of_the_other_way(tmp_path: Path, words: list[str], said: str) -
     assert not (tmp_path / "out").exists()
 
 
-def test_an_interrupt_leaves_nobody(tmp_path: Path) -> None:
+def test_an_interrupt_leaves_no_clients(tmp_path: Path) -> None:
     with recording_hub(tmp_path) as hub:
         where = ["--to-hub", address_of(hub).admin, "--data", str(hub.data)]
         out = ["--out", str(tmp_path / "out"), "--seconds", "60", "--scale", "0.01"]

@@ -25,7 +25,7 @@ def test_the_push_first() -> None:
     assert subscriber.missing == {"m1"}
 
 
-def test_topics_tell_those_who_are_there() -> None:
+def test_topics_reach_present_subscribers() -> None:
     journal = Journal()
     topics = Topics(journal, ["@a", "@b"])
     here, gone, other = Subscriber(), Subscriber(), Subscriber()

@@ -415,7 +415,7 @@ def test_an_option_is_no_text() -> None:
     refused(Bad, "n", "an option has a fixed size")
 
 
-def test_a_class_variable_must_say_something() -> None:
+def test_a_class_variable_must_have_a_wire_type() -> None:
     class Bad(Layout):
         number: ClassVar[U8]
 
@@ -441,7 +441,7 @@ def test_what_may_be_missing_needs_a_bit() -> None:
 
 
 @pytest.mark.parametrize("hint", [int, str, tuple[int, ...], list[int], Base | Derived])
-def test_a_plain_type_says_nothing(hint: Any) -> None:
+def test_a_plain_type_has_no_wire_type(hint: Any) -> None:
     class Bad(Layout):
         n: hint
 

@@ -37,7 +37,7 @@ def test_both_kinds_are_wire_errors(kind: type[WireError]) -> None:
         raise kind("short")
 
 
-def test_readers_and_writers_are_told_apart() -> None:
+def test_decode_and_encode_errors_are_distinct() -> None:
     assert not issubclass(DecodeError, EncodeError)
     assert not issubclass(EncodeError, DecodeError)
 

@@ -171,7 +171,7 @@ def test_a_varint_knows_whether_it_has_a_sign() -> None:
     assert m.Varint(32, "twos").signed
 
 
-def test_a_body_tells_directions_apart() -> None:
+def test_a_body_distinguishes_directions() -> None:
     body = build(Transparent).body
     assert body is not None
     assert body.directed
@@ -180,7 +180,7 @@ def test_a_body_tells_directions_apart() -> None:
     assert len(body.of(None)) == 3
 
 
-def test_a_body_without_directions_goes_both_ways() -> None:
+def test_a_body_without_directions_is_for_both() -> None:
     body = build(Headed).body
     assert body is not None
     assert not body.directed

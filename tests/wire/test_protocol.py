@@ -106,7 +106,7 @@ def test_the_direction_may_be_said_where_it_does_not() -> None:
     assert TNY.decode(data, direction="c2s") == TNY.decode(data)
 
 
-def test_decoding_starts_where_it_is_told() -> None:
+def test_decoding_starts_at_the_given_position() -> None:
     data = COMET.encode(Heartbeat())
     message, stop = COMET.decode(b"junk" + data + b"more", 4, direction="c2s")
     assert (message, stop) == (Heartbeat(), 4 + len(data))
@@ -184,7 +184,7 @@ KEY = Protocol(name="throwaway-key", title="One field", frame=Key)
 
 
 @pytest.mark.parametrize("given", [b"abcd", bytearray(b"abcd"), memoryview(b"abcd")])
-def test_bytes_come_out_whatever_goes_in(given: Any) -> None:
+def test_the_result_is_always_bytes(given: Any) -> None:
     written = KEY.encode(Key(key=given))
     assert type(written) is bytes
     assert written == b"abcd"

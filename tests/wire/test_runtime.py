@@ -330,7 +330,7 @@ def test_short_finds_the_first_field_without_room() -> None:
     assert rt.short("auth", 0, 9, ("a", 2)).field == "auth"
 
 
-def test_overrun_tells_negative_from_too_much() -> None:
+def test_overrun_distinguishes_negative_from_too_large() -> None:
     error = rt.overrun("f", 4, -1, 9)
     assert (error.code, error.offset, error.detail) == ("negative_length", 4, "-1")
     error = rt.overrun("f", 4, 6, 9)

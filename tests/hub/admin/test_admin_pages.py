@@ -40,7 +40,7 @@ async def _who_may_ask() -> None:
         assert (await admin.get("/connz")).status == 200
 
 
-def test_elsewhere_everything_wants_the_token() -> None:
+def test_outside_loopback_every_page_needs_the_token() -> None:
     asyncio.run(_elsewhere())
 
 
@@ -162,7 +162,7 @@ async def _topics() -> None:
         assert (paged["count"], len(paged["clients"])) == (2, 1)
 
 
-def test_it_speaks_https(tmp_path: Path) -> None:
+def test_https(tmp_path: Path) -> None:
     asyncio.run(_https(tmp_path))
 
 

@@ -120,7 +120,7 @@ async def _dead() -> None:
         assert (answer.status, answer.json) == (200, {"redriven": 1})
 
 
-def test_an_inbox_of_nobody_is_not_found() -> None:
+def test_the_inbox_of_an_unknown_client_is_not_found() -> None:
     asyncio.run(_nobody())
 
 

@@ -146,7 +146,7 @@ async def _ends() -> None:
         assert await events.rest() == b""
 
 
-def test_a_reader_that_is_too_slow_is_told_how_much_it_missed() -> None:
+def test_a_slow_reader_gets_the_number_of_missed_messages() -> None:
     asyncio.run(_slow())
 
 

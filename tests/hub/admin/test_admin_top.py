@@ -168,7 +168,7 @@ async def _waited() -> None:
     assert (topic["published"], topic["delivered"]) == (3, 3)
 
 
-def test_connections_that_ended_badly_are_remembered_and_others_are_not() -> None:
+def test_only_failed_connections_are_listed() -> None:
     asyncio.run(_failed_connections())
 
 

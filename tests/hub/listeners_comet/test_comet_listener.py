@@ -48,9 +48,9 @@ async def _all_nine_commands() -> None:
         assert await alice.ask(GetTopicList()) == TopicList(topics=(TOPIC, "@sport$1"))
         published = await it.publish(TOPIC, b"hello", type=7)
         assert published.audience == 1
-        told = await alice.next(Notified)
-        assert told.content == b"hello"
-        assert (told.notification.msg_id, told.notification.msg_type) == (published.id, 7)
+        result = await alice.next(Notified)
+        assert result.content == b"hello"
+        assert (result.notification.msg_id, result.notification.msg_type) == (published.id, 7)
         assert contents(await alice.ask(LIST)) == [b"hello"]
         assert await alice.ask(MessageAck(msg_ids=(published.id, "unknown"))) == Ok()
         assert await alice.ask(LIST) == LISTED
@@ -117,7 +117,7 @@ async def _one_client_alone() -> None:
         assert not _told(bob)
 
 
-def test_a_wrong_token_and_an_unknown_client_are_answered_alike() -> None:
+def test_a_wrong_token_and_an_unknown_client_get_the_same_answer() -> None:
     asyncio.run(_wrong_token())
 
 
@@ -234,7 +234,7 @@ async def _a_broken_frame() -> None:
         assert await alice.ask(Heartbeat()) == Ok()
 
 
-def test_who_does_not_sign_on_is_sent_away() -> None:
+def test_a_connection_without_sign_on_is_closed() -> None:
     asyncio.run(_who_does_not_sign_on())
 
 
@@ -340,7 +340,7 @@ async def _no_key() -> None:
         assert reply == AuthSuccess(encrypt_key=b"")
 
 
-def test_the_hub_says_goodbye_by_closing() -> None:
+def test_the_hub_closes_connections_when_it_stops() -> None:
     asyncio.run(_goodbye())
 
 

@@ -65,7 +65,7 @@ async def _just_before() -> None:
         assert not alice.session.closed
 
 
-def test_nothing_is_told_before_an_exchange_where_encryption_is_required() -> None:
+def test_nothing_is_pushed_before_the_exchange_if_encryption_is_required() -> None:
     asyncio.run(_required())
 
 
@@ -83,8 +83,8 @@ async def _required() -> None:
         await alice.exchange_key()
         assert contents(await alice.ask(GetMessageList())) == [b"one"]
         await it.publish(TOPIC, b"two")
-        told = await alice.next(Notified, lambda each: each.content == b"two")
-        assert b"two" not in told.notification.content
+        result = await alice.next(Notified, lambda each: each.content == b"two")
+        assert b"two" not in result.notification.content
 
 
 def test_a_static_key_is_made_and_pinned(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def _static_key(path: Path) -> None:
             assert await alice.content() == b"from that server"
 
 
-def test_a_bad_key_is_told_and_ends_the_connection() -> None:
+def test_a_bad_key_is_answered_with_an_error_and_closes() -> None:
     asyncio.run(_bad_key())
 
 

@@ -56,7 +56,7 @@ async def _client_certificates(folder: Path) -> None:
             assert await alice.ask(Heartbeat()) == Ok()
 
 
-def test_a_peer_that_speaks_no_tls_hurts_nobody(tmp_path: Path) -> None:
+def test_a_peer_without_tls_does_not_affect_others(tmp_path: Path) -> None:
     asyncio.run(_no_tls(tmp_path))
 
 

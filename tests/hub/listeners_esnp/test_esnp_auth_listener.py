@@ -29,7 +29,7 @@ def test_nothing_but_signing_on_is_possible_before_it() -> None:
     run(test())
 
 
-def test_wrong_tokens_and_the_end_of_patience() -> None:
+def test_wrong_tokens_are_slowed_down_and_then_close() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"], limits={"auth_attempts": 2}) as it:
             async with connected(it) as peer:
@@ -71,7 +71,7 @@ def test_a_connection_belongs_to_one_client() -> None:
     run(test())
 
 
-def test_who_says_nothing_is_closed() -> None:
+def test_a_silent_connection_is_closed() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"], limits={"auth_s": 0.05}) as it:
             async with connected(it) as silent:
@@ -82,7 +82,7 @@ def test_who_says_nothing_is_closed() -> None:
     run(test())
 
 
-def test_who_has_signed_on_in_time_stays() -> None:
+def test_a_connection_that_signed_on_in_time_stays_open() -> None:
     async def test() -> None:
         async with (
             esnp_hub(clients=["alice"], limits={"auth_s": 0.5}) as it,

@@ -18,7 +18,7 @@ from wirelake.protocols.esnp.layout import Message, MessageId, Payload
         (b"\xff" * 10_000, "too_large"),
     ],
 )
-def test_garbage_is_closed_without_a_word(data: bytes, reason: str) -> None:
+def test_garbage_closes_without_an_answer(data: bytes, reason: str) -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as good:
             async with connected(it) as bad:

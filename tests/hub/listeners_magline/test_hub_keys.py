@@ -55,7 +55,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         static_key(tmp_path / "file" / "some.key")
 
 
-def test_a_key_that_others_can_read_is_told(
+def test_a_key_readable_by_others_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "psk"

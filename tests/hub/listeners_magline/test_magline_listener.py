@@ -84,14 +84,14 @@ async def _topics() -> None:
         published = await bob.ask(PUBLISH, {"topic": TOPIC, "content": "hello", "type": 3})
         assert published["audience"] == 2
         for each in (alice, bob):
-            told = await each.pushed()
-            assert told.pop("ts") > 0
-            assert told == {"id": published["id"], "topic": TOPIC, "content": "hello", "type": 3}
+            result = await each.pushed()
+            assert result.pop("ts") > 0
+            assert result == {"id": published["id"], "topic": TOPIC, "content": "hello", "type": 3}
         assert await alice.ask(ACK, {"id": published["id"]}) == {"acked": 1}
         await bob.ask(PUBLISH, {"client": "alice", "content_base64": "/w=="})
-        told = await alice.pushed()
-        assert told["content_base64"] == "/w=="
-        assert "topic" not in told
+        result = await alice.pushed()
+        assert result["content_base64"] == "/w=="
+        assert "topic" not in result
         assert await alice.ask(UNSUBSCRIBE, {"topic": TOPIC}) == {"topics": 1}
         assert (await bob.ask(PUBLISH, {"topic": TOPIC, "content": "x"}))["audience"] == 1
         assert await alice.fail(SUBSCRIBE, {"topic": "not a topic!"}) == ErrorNumber.BUSINESS
@@ -123,7 +123,7 @@ async def _order_first() -> None:
             assert await alice.raw(ECHO, b"still in") == b"still in"
 
 
-def test_a_stranger_s_frames_are_small() -> None:
+def test_frames_before_sign_on_must_be_small() -> None:
     asyncio.run(_small_frames())
 
 
@@ -145,7 +145,7 @@ async def _given_up() -> None:
         await until(lambda: it.hub.services.running == 0)
 
 
-def test_who_knows_no_key_comes_in_only_where_that_is_allowed() -> None:
+def test_anonymous_clients_connect_only_where_allowed() -> None:
     asyncio.run(_anonymous())
 
 
@@ -230,8 +230,8 @@ async def _resumes() -> None:
                 assert (await second.next(Finished)).reason_number == Reason.REPLACED
                 await until(lambda: it.hub.counters.close_reasons["magline", "replaced"] == 1)
                 await it.publish(TOPIC, b"to the third")
-                told = [(await third.pushed())["content"] for _ in range(2)]
-                assert told == ["while away", "to the third"]
+                result = [(await third.pushed())["content"] for _ in range(2)]
+                assert result == ["while away", "to the third"]
 
 
 def test_pushes_go_only_to_who_had_them_before() -> None:
@@ -294,7 +294,7 @@ async def _half_open() -> None:
             writer.close()
 
 
-def test_the_hub_says_why_it_ends() -> None:
+def test_the_hub_sends_the_reason_of_a_close() -> None:
     asyncio.run(_goodbye())
 
 
@@ -345,7 +345,7 @@ async def _over_ipv6_and_tls(folder: Path) -> None:
                 assert await alice.ask(ADD, {"a": 20, "b": 3}) == {"c": 23}
 
 
-def test_who_only_shakes_hands_is_sent_away() -> None:
+def test_a_connection_with_only_a_handshake_is_closed() -> None:
     asyncio.run(_never_signs_on())
 
 

@@ -42,7 +42,7 @@ def test_the_services_for_trying_out() -> None:
     asyncio.run(go())
 
 
-def test_signing_on_lets_calls_through() -> None:
+def test_calls_work_after_sign_on() -> None:
     async def go() -> None:
         async with (
             running(listeners=["tny"], services=demo_services(), clients=["alice"]) as it,
@@ -95,7 +95,7 @@ def test_a_push_before_signing_on_closes() -> None:
     asyncio.run(go())
 
 
-def test_who_does_not_sign_on_in_time_is_sent_away() -> None:
+def test_a_connection_without_timely_sign_on_is_closed() -> None:
     async def go() -> None:
         async with (
             running(listeners=["tny"], limits={"auth_s": 0.05}) as it,
@@ -108,7 +108,7 @@ def test_who_does_not_sign_on_in_time_is_sent_away() -> None:
     asyncio.run(go())
 
 
-def test_large_packets_of_strangers_are_refused() -> None:
+def test_large_packets_before_sign_on_are_refused() -> None:
     async def go() -> None:
         async with running(listeners=["tny"]) as it, tny_client(it.address("tny")) as client:
             client.ask(10, b"x" * 5_000)
@@ -257,7 +257,7 @@ def test_options_that_cannot_work_are_named() -> None:
     asyncio.run(go())
 
 
-def test_who_says_nothing_is_closed() -> None:
+def test_a_silent_connection_is_closed() -> None:
     async def go() -> None:
         tny = {**OPEN, "idle_s": 0.05}
         async with (
@@ -270,7 +270,7 @@ def test_who_says_nothing_is_closed() -> None:
     asyncio.run(go())
 
 
-def test_garbage_is_told_and_closed_and_hurts_nobody() -> None:
+def test_garbage_is_answered_with_an_error_and_closes_only_its_connection() -> None:
     async def go() -> None:
         async with (
             running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,

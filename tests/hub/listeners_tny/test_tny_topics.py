@@ -114,7 +114,7 @@ def test_both_families_of_addresses() -> None:
     asyncio.run(go())
 
 
-def test_calls_under_way_finish_when_the_hub_goes_down() -> None:
+def test_calls_in_flight_finish_when_the_hub_stops() -> None:
     async def go() -> None:
         async with (
             running(listeners=["tny"], services=demo_services(), tny=OPEN) as it,

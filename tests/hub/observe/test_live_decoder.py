@@ -40,7 +40,7 @@ async def _zeros() -> None:
     assert "frame" not in row
 
 
-def test_nobody_gets_bytes_without_asking() -> None:
+def test_bytes_are_sent_only_on_request() -> None:
     asyncio.run(_unasked())
 
 
@@ -111,7 +111,7 @@ async def _through(
     return found
 
 
-def test_a_row_without_a_target_signs_nobody_on() -> None:
+def test_a_row_without_a_target_is_no_sign_on() -> None:
     assert not signs_on({"protocol": "comet", "target": None})
     assert not signs_on({"protocol": "comet", "target": "10"})
     assert signs_on({"protocol": "tny", "target": "10"})

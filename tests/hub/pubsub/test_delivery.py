@@ -189,7 +189,7 @@ def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -
     asyncio.run(run())
 
 
-def test_who_may_not_receive_yet_gets_it_when_it_may(tmp_path: Path) -> None:
+def test_a_connection_gets_notifications_once_it_may_receive(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             row = it.store.client("ann")
@@ -225,7 +225,7 @@ def test_a_new_form_holds_for_what_comes_after_it(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_connection_that_breaks_hurts_no_other(
+def test_a_failing_connection_does_not_affect_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def run() -> None:

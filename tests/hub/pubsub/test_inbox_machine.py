@@ -118,13 +118,13 @@ class InboxMachine(RuleBasedStateMachine):
 
     @rule(topic=_topics, count=st.integers(1, 9))
     def publish(self, topic: str, count: int) -> None:
-        told: list[tuple[Publication, Any]] = []
+        outcome: list[tuple[Publication, Any]] = []
         for _ in range(count):
             publication = self.publication(topic)
-            self.it.topics.publish(publication, lambda got, p=publication: told.append((p, got)))
+            self.it.topics.publish(publication, lambda got, p=publication: outcome.append((p, got)))
         self.run(self.it.written())
-        assert len(told) == count
-        for publication, got in told:
+        assert len(outcome) == count
+        for publication, got in outcome:
             self.confirmed(publication, got, self.topics)
         self.saved()
 
@@ -235,17 +235,17 @@ class InboxMachine(RuleBasedStateMachine):
 
     @rule(topic=_topics, count=st.integers(0, 5), turns=st.integers(0, 30))
     def kill(self, topic: str, count: int, turns: int) -> None:
-        told: list[tuple[Publication, Any]] = []
+        outcome: list[tuple[Publication, Any]] = []
         for _ in range(count):
             publication = self.publication(topic)
-            self.it.topics.publish(publication, lambda got, p=publication: told.append((p, got)))
+            self.it.topics.publish(publication, lambda got, p=publication: outcome.append((p, got)))
         self.run(self.turns(turns))
-        for publication, got in told:
+        for publication, got in outcome:
             self.confirmed(publication, got, self.topics)
         copy = self.it.copy(self.scratch / f"copy {self.folders}")
         self.folders += 1
         self.close()
-        late = told[:]
+        late = outcome[:]
         self.open(copy)
         for name in _CLIENTS:
             there = {each.id for each in self.look(name)}

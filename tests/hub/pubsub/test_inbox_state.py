@@ -17,7 +17,7 @@ def test_handing_in_order_moves_the_cursor_alone() -> None:
     assert not inbox.was_sent(21)
 
 
-def test_what_is_pushed_does_not_hide_what_waits() -> None:
+def test_pushed_ones_do_not_hide_stored_ones() -> None:
     inbox = Inbox(10)
     inbox.start_span(50)
     inbox.mark_sent(60)
@@ -35,7 +35,7 @@ def test_what_is_pushed_does_not_hide_what_waits() -> None:
     assert (inbox.cursor, inbox.spans) == (70, [])
 
 
-def test_holes_are_owed_until_they_are_acknowledged() -> None:
+def test_holes_stay_pending_until_acknowledged() -> None:
     inbox = Inbox()
     inbox.mark_sent(5)
     inbox.holes[5] = 1

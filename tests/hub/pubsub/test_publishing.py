@@ -30,7 +30,7 @@ def test_it_goes_to_everybody_who_has_the_topic(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_it_is_on_disk_before_its_publisher_is_told(tmp_path: Path) -> None:
+def test_a_publish_is_on_disk_before_it_is_confirmed(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path / "a", ["ann"]) as it:
             await it.subscribe(it.sign_on("ann"), "@news")
@@ -44,18 +44,18 @@ def test_it_is_on_disk_before_its_publisher_is_told(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_is_not_stored_goes_to_who_is_online_at_once(tmp_path: Path) -> None:
+def test_unstored_notifications_go_to_online_clients_at_once(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
             await it.subscribe(ann, "@news")
             await it.subscribe(bob, "@news")
             it.leave(bob)
-            told: list[object] = []
+            result: list[object] = []
             for content in (b"1", b"2", b"3"):
-                it.topics.publish(Publication("@news", None, content, ttl_s=0), told.append)
-            assert len(told) == 3
-            assert {each.audience for each in told} == {1}  # type: ignore[attr-defined]
+                it.topics.publish(Publication("@news", None, content, ttl_s=0), result.append)
+            assert len(result) == 3
+            assert {each.audience for each in result} == {1}  # type: ignore[attr-defined]
             await it.settled()
             assert ann.contents == [b"1", b"2", b"3"]
             assert ann.writes == 1
@@ -126,12 +126,12 @@ def test_a_key_publishes_once(tmp_path: Path) -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@news")
-            told: list[object] = []
+            result: list[object] = []
             for _ in range(2):  # the second comes while the first is on its way
-                it.topics.publish(Publication("@news", None, b"x", key="k"), told.append)
+                it.topics.publish(Publication("@news", None, b"x", key="k"), result.append)
             await it.written()
             again = await it.publish("@news", b"x", key="k", ttl_s=5)
-            assert told == [again, again]
+            assert result == [again, again]
             assert ann.contents == [b"x"]
             nobody = await it.publish("@nobody", b"x", key="n")
             assert await it.publish("@nobody", b"x", key="n") == nobody
@@ -145,7 +145,7 @@ def test_a_key_publishes_once(tmp_path: Path) -> None:
 
 def test_a_key_belongs_to_its_publisher(tmp_path: Path) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@news")
             results = [
@@ -173,15 +173,15 @@ def test_another_publication_under_a_key_is_refused(
     tmp_path: Path, other: Publication, written: bool
 ) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@news")
-            told: list[object] = []
-            it.topics.publish(Publication("@news", None, b"x", key="k"), told.append)
+            result: list[object] = []
+            it.topics.publish(Publication("@news", None, b"x", key="k"), result.append)
             if written:
                 await it.written()
-            it.topics.publish(other, told.append)
-            refused = told[-1]
+            it.topics.publish(other, result.append)
+            refused = result[-1]
             assert isinstance(refused, HubError)
             assert refused.code == "conflict"
             await it.written()
@@ -193,7 +193,7 @@ def test_another_publication_under_a_key_is_refused(
 @pytest.mark.parametrize("ttl_s", [0, 1])
 def test_a_key_outlives_its_notification(tmp_path: Path, ttl_s: float) -> None:
     async def run() -> None:
-        async with desk(tmp_path, ["ann"]) as it:
+        async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
             await it.subscribe(ann, "@news")
             first = await it.publish("@news", b"x", key="k", ttl_s=ttl_s)
@@ -227,11 +227,11 @@ def test_a_key_outlives_its_notification(tmp_path: Path, ttl_s: float) -> None:
 def test_what_is_refused(tmp_path: Path, publication: Publication, code: str) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
-            told: list[object] = []
-            it.topics.publish(publication, told.append)
-            assert len(told) == 1
-            assert isinstance(told[0], HubError)
-            assert told[0].code == code
+            result: list[object] = []
+            it.topics.publish(publication, result.append)
+            assert len(result) == 1
+            assert isinstance(result[0], HubError)
+            assert result[0].code == code
             assert it.counters.refused_publishes == 1
 
     asyncio.run(run())

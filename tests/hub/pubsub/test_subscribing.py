@@ -90,12 +90,12 @@ def test_changes_of_one_client_keep_their_order(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
-            told: list[object] = []
+            result: list[object] = []
             for _ in range(5):
-                it.topics.subscribe(ann, ["@a"], True, told.append)  # type: ignore[arg-type]
-                it.topics.unsubscribe(ann, ["@a"], told.append)  # type: ignore[arg-type]
+                it.topics.subscribe(ann, ["@a"], True, result.append)  # type: ignore[arg-type]
+                it.topics.unsubscribe(ann, ["@a"], result.append)  # type: ignore[arg-type]
             await it.subscribe(ann, "@a")
-            assert told == [1, 0] * 5
+            assert result == [1, 0] * 5
             await it.publish("@a", b"once")
             assert ann.contents == [b"once"]
             assert len(it.store.subscriptions()) == 1

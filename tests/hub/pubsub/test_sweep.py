@@ -89,7 +89,7 @@ def test_the_oldest_beyond_the_quota_are_dead_letters(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_who_has_no_id_has_a_quota_too(tmp_path: Path) -> None:
+def test_clients_without_an_id_have_a_quota(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, in_flight=1, inbox=3) as it:
             ear = it.nobody()

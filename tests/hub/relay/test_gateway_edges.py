@@ -28,7 +28,7 @@ from wirelake.protocols.tny.session import ClientSession
 
 @pytest.mark.parametrize("links", ["seed", "upstream"])
 @pytest.mark.parametrize("users", ["seed", "upstream"])
-def test_users_and_links_may_speak_different_dialects(users: str, links: str) -> None:
+def test_users_and_links_may_use_different_dialects(users: str, links: str) -> None:
     async def go() -> None:
         relay = {**OPEN, "dialect": links}
         options = ClientOptions(dialect=users)  # type: ignore[arg-type]
@@ -74,7 +74,7 @@ def test_links_with_certificates_at_both_ends(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_a_link_without_a_certificate_is_not_let_in(tmp_path: Path) -> None:
+def test_a_link_without_a_certificate_is_refused(tmp_path: Path) -> None:
     async def go() -> None:
         tls = make_certificate(tmp_path)
         trusted = {**tls.settings, "client_ca": str(tls.certificate)}
@@ -99,7 +99,7 @@ def test_certificates_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_the_last_backend_dies() -> None:
+def test_the_last_backend_is_lost() -> None:
     async def go() -> None:
         async with (
             backend("one") as one,
@@ -120,7 +120,7 @@ def test_the_last_backend_dies() -> None:
     asyncio.run(go())
 
 
-def test_a_user_that_does_not_read_is_dropped_and_nobody_else() -> None:
+def test_only_the_user_that_does_not_read_is_dropped() -> None:
     async def go() -> None:
         limits = {"write_buffer": 65_536}
         async with (
@@ -143,7 +143,7 @@ def test_a_user_that_does_not_read_is_dropped_and_nobody_else() -> None:
     asyncio.run(go())
 
 
-def test_a_drained_gateway_lets_its_users_and_links_go() -> None:
+def test_a_drained_gateway_closes_users_and_links() -> None:
     async def go() -> None:
         async with backend("one") as one, gateway(port_of(one)) as gate:
             async with tny_client(gate.address("tny")) as client:

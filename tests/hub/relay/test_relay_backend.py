@@ -189,7 +189,7 @@ def test_a_tunnel_outlives_its_link() -> None:
     asyncio.run(go())
 
 
-def test_a_tunnel_that_no_link_comes_for_is_given_up() -> None:
+def test_a_tunnel_without_a_new_link_is_closed() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
         async with running(listeners=["relay"], relay=OPEN) as it:
@@ -211,7 +211,7 @@ def test_a_tunnel_that_no_link_comes_for_is_given_up() -> None:
     asyncio.run(go())
 
 
-def test_gateways_from_elsewhere_are_not_let_in() -> None:
+def test_gateways_from_other_addresses_are_refused() -> None:
     async def go() -> None:
         relay = {**OPEN, "allow": ["10.1.0.0/16", "fd00::1"]}
         async with running(listeners=["relay"], relay=relay) as it:

@@ -47,7 +47,7 @@ def test_add(a: float, b: float, c: float) -> None:
     assert now("add", Call("tny", None), json_body({"a": a, "b": b})) == {"c": c}
 
 
-def test_fail_whatever_is_sent() -> None:
+def test_fail_with_any_arguments() -> None:
     for given in (b"", b"nothing in particular", {"a": 1}):
         outcome = now("fail", Call("tny", None), given)
         assert isinstance(outcome, HubError)

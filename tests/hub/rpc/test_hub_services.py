@@ -201,7 +201,7 @@ async def breaks_midway() -> AsyncIterator[dict[str, int]]:
 
 
 @pytest.mark.parametrize("function", [breaks, breaks_later, breaks_midway])
-def test_an_accident_is_logged_and_not_told(
+def test_an_exception_is_logged_and_not_sent(
     function: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     code, text = refused(function)

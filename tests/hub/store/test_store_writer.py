@@ -42,11 +42,11 @@ def test_what_is_asked_for_in_one_turn_is_one_batch_in_order(tmp_path: Path) -> 
 def test_a_batch_that_fails_fails_alone(tmp_path: Path) -> None:
     async def run() -> None:
         store = _open(tmp_path)
-        told: list[tuple[list[str], str | None]] = []
+        result: list[tuple[list[str], str | None]] = []
 
         def appended(tokens: list[str], error: HubError | None) -> None:
-            told.append((tokens, error and error.code))
-            if len(told) == 3:
+            result.append((tokens, error and error.code))
+            if len(result) == 3:
                 finished.set_result(None)
 
         finished = asyncio.get_running_loop().create_future()
@@ -54,9 +54,9 @@ def test_a_batch_that_fails_fails_alone(tmp_path: Path) -> None:
         for at, (numbers, tokens) in enumerate((((1, 2), "ab"), ((3, 1), "cd"), ((4,), "e"))):
             for number, token in zip(numbers, tokens, strict=True):
                 store.append(_row(number), token)
-            await _until(lambda at=at: len(told) > at)  # type: ignore[misc]
+            await _until(lambda at=at: len(result) > at)  # type: ignore[misc]
         await finished
-        assert told == [(["a", "b"], None), (["c", "d"], "storage_failed"), (["e"], None)]
+        assert result == [(["a", "b"], None), (["c", "d"], "storage_failed"), (["e"], None)]
         assert sorted(number for _, number in store.index()) == [1, 2, 4]
         await store.close()
 
@@ -66,12 +66,12 @@ def test_a_batch_that_fails_fails_alone(tmp_path: Path) -> None:
 def test_closing_writes_what_was_asked_for(tmp_path: Path) -> None:
     async def run() -> None:
         store = _open(tmp_path)
-        told: list[Any] = []
-        store.appended = lambda tokens, error: told.append((tokens, error))
+        result: list[Any] = []
+        store.appended = lambda tokens, error: result.append((tokens, error))
         store.closing = lambda: store.append(_row(2), "at the end")
         store.append(_row(1), "before")
         await store.close()
-        assert told == [(["before", "at the end"], None)]
+        assert result == [(["before", "at the end"], None)]
         again = _open(tmp_path)
         assert sorted(number for _, number in again.index()) == [1, 2]
         await again.close()

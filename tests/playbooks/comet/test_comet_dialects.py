@@ -191,10 +191,10 @@ jobs = st.builds(
 
 @rule("comet.6")
 @pytest.mark.parametrize("prefers", ["seed", "hipush"])
-@pytest.mark.parametrize("speaks", ["seed", "hipush"])
+@pytest.mark.parametrize("sent_dialect", ["seed", "hipush"])
 @given(data=st.data())
 def test_a_single_notification_fits_one_layout_alone(
-    speaks: Any, prefers: Any, data: st.DataObject
+    sent_dialect: Any, prefers: Any, data: st.DataObject
 ) -> None:
     """Whatever its ts: read the wrong way it is short, or has bytes left over."""
     client = ClientSession(
@@ -203,20 +203,20 @@ def test_a_single_notification_fits_one_layout_alone(
     client.send(AUTH)
     client.receive(CODECS["seed"].encode_frame(AuthSuccess(encrypt_key=b"")), 0.0)
     client.events()
-    sent = data.draw(notifications if speaks == "seed" else jobs)
-    client.receive(CODECS[speaks].encode_frame(sent), 0.0)
+    sent = data.draw(notifications if sent_dialect == "seed" else jobs)
+    client.receive(CODECS[sent_dialect].encode_frame(sent), 0.0)
     assert client.events() == [Notified(sent, sent.content)]
-    assert client.dialect == speaks
+    assert client.dialect == sent_dialect
 
 
 @rule("comet.6")
-@pytest.mark.parametrize("speaks", ["seed", "hipush"])
-def test_a_list_is_told_apart_where_only_one_layout_fits(speaks: Any) -> None:
-    sent = MessageList(messages=(HELLO if speaks == "seed" else JOB,))
+@pytest.mark.parametrize("sent_dialect", ["seed", "hipush"])
+def test_the_layout_of_a_list_is_found_if_only_one_fits(sent_dialect: Any) -> None:
+    sent = MessageList(messages=(HELLO if sent_dialect == "seed" else JOB,))
     book = arrive(client_book(AUTO)) >> (lambda s: s.send(LIST)) << LIST
-    book = book >> CODECS[speaks].encode_frame(sent) << Emits(Replied(LIST, sent))
+    book = book >> CODECS[sent_dialect].encode_frame(sent) << Emits(Replied(LIST, sent))
     client: Any = book.done()
-    assert client.dialect == speaks
+    assert client.dialect == sent_dialect
 
 
 @rule("comet.6")

@@ -329,7 +329,7 @@ def test_a_deleted_or_repeated_notification_shows(what: str) -> None:
 
 
 @rule("comet.7.4")
-def test_errors_0_and_1_are_answered_alike() -> None:
+def test_errors_0_and_1_get_the_same_answer() -> None:
     answers = []
     for code in (ErrorCode.TOKEN_ILLEGAL, ErrorCode.CLIENT_NOT_FOUND):
         server = ServerSession()

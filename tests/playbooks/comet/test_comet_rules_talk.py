@@ -194,7 +194,7 @@ def test_ten_seconds_to_authenticate() -> None:
 
 @rule("comet.16")
 @pytest.mark.parametrize("state", ["new", "online"])
-def test_a_malformed_frame_is_told_and_ends_it(state: str) -> None:
+def test_a_malformed_frame_is_answered_with_an_error_and_closes(state: str) -> None:
     book = server_book() if state == "new" else online()
     book = book >> b"\x00\x01\x09" << failed("unknown_type", fatal=True) << FORMAT_ILLEGAL
     session = (book << closed("unknown_type", clean=False, side=Side.REMOTE)).done()
@@ -387,7 +387,7 @@ def test_too_many_bytes_at_once_are_refused() -> None:
 
 @rule("comet.22")
 @pytest.mark.parametrize("code", [5, 6, 7, 8, 255])
-def test_a_code_is_shown_with_its_reason_whatever_it_is(code: int) -> None:
+def test_any_code_is_shown_with_its_reason(code: int) -> None:
     book = arrive(client_book()) >> (lambda s: s.send(LIST)) << LIST
     error = Error(error_code=code, reason="words for a person")
     (book >> error << Emits(Replied(LIST, error))).done()

@@ -279,7 +279,7 @@ def test_content_is_bytes() -> None:
 
 
 @rule("comet.10")
-def test_an_id_that_nobody_could_acknowledge_is_not_pushed() -> None:
+def test_an_id_that_cannot_be_acknowledged_is_not_pushed() -> None:
     server: Any = online().done()
     with pytest.raises(SessionError, match="invalid_utf8"):
         server.send(Notification(msg_type=1, msg_id="\udcff", content=b"", ts=0))

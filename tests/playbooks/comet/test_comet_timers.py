@@ -27,13 +27,13 @@ from wirelake.protocols.sansio import Side
 
 
 @rule("comet.15")
-def test_a_stranger_has_ten_seconds() -> None:
+def test_sign_on_has_ten_seconds() -> None:
     book = server_book(now=100.0) >> At(109.9) >> At(110.0) << failed("timeout")
     (book << closed("timeout", side=Side.LOCAL, clean=False)).done()
 
 
 @rule("comet.15")
-def test_heartbeats_of_a_stranger_do_not_help() -> None:
+def test_heartbeats_before_sign_on_do_not_extend_the_deadline() -> None:
     book = server_book() >> At(9) >> Heartbeat() << Emits(Beat()) << Ok()
     (book >> At(10) << failed("timeout") << closed("timeout")).done()
 

@@ -190,8 +190,8 @@ def test_both_ends_may_ask_at_once() -> None:
 
 @rule("esnp.3.kinds")
 def test_an_info_has_a_response() -> None:
-    told = m(INFO, mid(3), data("a", 1))
-    dialogue = book() >> told << ASKED >> answers() << m(RESP, INFO, smid(3))
+    result = m(INFO, mid(3), data("a", 1))
+    dialogue = book() >> result << ASKED >> answers() << m(RESP, INFO, smid(3))
     assert dialogue.done().taken[0].kind == "INFO"
     dialogue = caller() >> asks(flag=FlagType.INFO) << m(INFO, mid(1))
     thanks = m(RESP, INFO, smid(1))

@@ -134,7 +134,7 @@ BAD_ROWS = {
 
 @rule(*(f"esnp.class.{name}" for name in BAD_ROWS))
 @pytest.mark.parametrize(("bad", "code"), BAD_ROWS.values(), ids=BAD_ROWS)
-def test_a_bad_row_does_not_spoil_the_message(bad: bytes, code: str) -> None:
+def test_a_bad_row_leaves_the_message_valid(bad: bytes, code: str) -> None:
     """Counted, carried with its bytes, and the request is answered."""
     whole = ASKING + bad + END
     dialogue = book() >> whole << ASKED

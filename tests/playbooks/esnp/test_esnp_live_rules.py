@@ -248,10 +248,12 @@ def test_version_is_carried_and_shown() -> None:
 @rule("esnp.8.8")
 def test_a_server_may_require_a_major_version() -> None:
     strict = SessionOptions(require_major=2)
-    told = err("expected version 2")
+    result = err("expected version 2")
     dialogue = book(strict) >> m(REQUEST, mid(1), version(3)) << failed("bad_version", fatal=False)
-    dialogue = dialogue << m(RESP, told, REQUEST, smid(1))
-    dialogue = dialogue >> m(INFO, mid(2)) << failed("bad_version") << m(RESP, told, INFO, smid(2))
+    dialogue = dialogue << m(RESP, result, REQUEST, smid(1))
+    dialogue = (
+        dialogue >> m(INFO, mid(2)) << failed("bad_version") << m(RESP, result, INFO, smid(2))
+    )
     dialogue = dialogue >> m(EVENT) << failed("bad_version")  # never answered
     dialogue = dialogue >> m(REQUEST, mid(3), version(2)) << ASKED
     (dialogue >> m(RESP, smid(3)) << failed("unexpected_reply")).done()  # answers have none

@@ -142,6 +142,6 @@ def test_several_session_infos_of_one_name_all_go_back() -> None:
 
 
 @pytest.mark.parametrize("revision", ["frames", "lines"])
-def test_a_frame_that_breaks_ends_both_revisions_alike(revision: Any) -> None:
+def test_a_broken_frame_ends_both_revisions(revision: Any) -> None:
     dialogue = book(SessionOptions(revision=revision)) >> bytes.fromhex("00000001")
     (dialogue << failed("bad_end") << closed("bad_end")).done()

@@ -143,7 +143,7 @@ def test_a_number_of_any_integer_type_is_read(kind: VarType) -> None:
     ],
     ids=["negative", "text", "bool"],
 )
-def test_a_row_of_ours_without_a_number_leads_nowhere(value: Var) -> None:
+def test_a_row_of_ours_without_a_number_gives_no_channel(value: Var) -> None:
     """It is taken out all the same."""
     message = raw(m(RESP, SessionInfo(name="r1", value=value)))
     assert Router("r1").forward_response(message) == (None, raw(m(RESP)))
@@ -151,7 +151,7 @@ def test_a_row_of_ours_without_a_number_leads_nowhere(value: Var) -> None:
 
 
 @rule("esnp.8.6")
-def test_nobody_can_pretend_to_come_from_another_channel() -> None:
+def test_a_forged_channel_is_removed() -> None:
     """A row with our name that a message brings along is replaced, however it is written."""
     long_way = bytes.fromhex("10000006" + "8400" + "7231" + "0a09")  # a name length of two bytes
     forged = raw(m(REQUEST, info("r1", 9), info("r1", 8)))[:-4] + long_way + END

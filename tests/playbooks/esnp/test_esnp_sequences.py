@@ -137,7 +137,7 @@ def test_the_next_part_must_come_in_time() -> None:
 
 
 @rule("esnp.8.5")
-def test_a_refused_sequence_is_forgotten_in_time_without_another_word() -> None:
+def test_a_refused_sequence_expires_without_another_error() -> None:
     dialogue = book() >> part(7, 0, 0) << failed("seq_range") << _is_error >> At(30)
     session: Any = dialogue.done()
     assert session.pending == 0
@@ -171,12 +171,12 @@ def test_a_reply_in_parts() -> None:
     dialogue = book() >> m(REQUEST, mid(7)) << ASKED >> m(REQUEST, mid(8))
     for seq in ((1, 0), (2, 0)):
         dialogue = dialogue >> answers(Payload(data=bytes([seq[0]])), seq=seq)
-        dialogue = dialogue << spoken(7, *seq)
+        dialogue = dialogue << numbered_part(7, *seq)
     dialogue = dialogue >> answers(Payload(data=b"\x03"), seq=(3, 3))
-    (dialogue << spoken(7, 3, 3) << ASKED).done()
+    (dialogue << numbered_part(7, 3, 3) << ASKED).done()
 
 
-def spoken(number: int, current: int, maximum: int) -> Message:
+def numbered_part(number: int, current: int, maximum: int) -> Message:
     """A part of a reply as we write it."""
     row = SeqNo(current=current, maximum=maximum)
     return m(RESP, row, REQUEST, smid(number), Payload(data=bytes([current])))

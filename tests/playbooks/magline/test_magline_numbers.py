@@ -304,7 +304,7 @@ def heard_and_said(reason: int, name: str) -> None:
 
 @rule(*(f"magline.fin.{reason.name.lower()}" for reason in Reason))
 @pytest.mark.parametrize("reason", list(Reason))
-def test_fin_said_and_heard(reason: Reason) -> None:
+def test_fin_sent_and_received(reason: Reason) -> None:
     heard_and_said(reason, reason.name.lower())
 
 

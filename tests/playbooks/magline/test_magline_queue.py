@@ -39,7 +39,7 @@ from wirelake.protocols.magline.session import (
 from wirelake.protocols.sansio import Closed, Failed, SessionError, Side
 
 
-def test_nobody_is_identified_before_the_resumption_is_sure() -> None:
+def test_the_client_is_identified_only_after_resumption_is_confirmed() -> None:
     store = MemoryStore()
     one, _ = first(store)
     _, book = resuming(store, one.ticket)

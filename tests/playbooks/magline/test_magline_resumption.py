@@ -104,7 +104,7 @@ def test_4_10_a_replayed_resyn_achieves_nothing() -> None:
 
 
 @rule("magline.4.10")
-def test_4_10_a_lost_ack_does_no_harm() -> None:
+def test_4_10_a_lost_ack_does_not_end_the_session() -> None:
     store = MemoryStore()
     one, _ = first(store)
     _, lost = resuming(store, one.ticket, number=2)
@@ -116,7 +116,7 @@ def test_4_10_a_lost_ack_does_no_harm() -> None:
 
 
 @rule("magline.4.10")
-def test_4_10_nobody_confirms_for_10_seconds() -> None:
+def test_4_10_no_confirmation_for_10_seconds() -> None:
     store = MemoryStore()
     one, _ = first(store)
     _, book = resuming(store, one.ticket)

@@ -160,14 +160,14 @@ def test_16_server_ends_what_is_silent_for_90_s() -> None:
 
 @rule("magline.17")
 @pytest.mark.parametrize("body", [psh(1), rep(1), Pon(ping_number=1)], ids=["PSH", "REP", "PON"])
-def test_17_server_hears_what_only_servers_say(body: Any) -> None:
+def test_17_server_refuses_messages_that_only_servers_send(body: Any) -> None:
     peer, book = open_server()
     refused(book, peer.encode(body), "bad_state", ErrorNumber.BAD_STATE)
 
 
 @rule("magline.17")
 @pytest.mark.parametrize("body", [Pin(ping_number=1), req(1)], ids=["PIN", "REQ"])
-def test_17_client_hears_what_only_clients_say(body: Any) -> None:
+def test_17_client_refuses_messages_that_only_clients_send(body: Any) -> None:
     peer, book = open_client()
     refused(book, peer.encode(body), "bad_state", ErrorNumber.BAD_STATE)
 
@@ -202,7 +202,7 @@ def test_18_a_bare_fin_closes_but_its_reason_is_hearsay() -> None:
 
 @rule("magline.18")
 @pytest.mark.parametrize("cmd", [0, 1])
-def test_18_a_bare_err_is_fatal_whatever_it_says(cmd: int) -> None:
+def test_18_a_bare_err_is_fatal_with_any_code(cmd: int) -> None:
     _, book = open_client()
     book >> (lambda s: s.send(Request(1))) << req(1)
     book >> Bare(err(ErrorNumber.BUSINESS, cmd)) << fin(Reason.PROTOCOL)

@@ -144,7 +144,7 @@ def test_4_3_every_connection_has_keys_of_its_own() -> None:
 
 @rule("magline.4.4")
 @pytest.mark.parametrize("at", [10, 20, 60, 80, 95, 96, 111])
-def test_4_4_an_ack_that_does_not_verify_ends_in_silence(at: int) -> None:
+def test_4_4_an_ack_that_does_not_verify_closes_without_an_answer(at: int) -> None:
     peer, book = new_client(key=PINNED)
     ack = bytearray(peer.ack())
     ack[at] ^= 1
@@ -274,7 +274,7 @@ def test_4_9_the_receiver_ends_what_the_sender_does_not() -> None:
 
 
 @rule("magline.4.9")
-def test_4_9_and_before_2_to_the_38_bytes_have_gone_one_way() -> None:
+def test_4_9_and_before_2_to_the_38_bytes_in_one_direction() -> None:
     assert ServerOptions().rekey_bytes == DIRECTION_BYTES_LIMIT == 1 << 38
     for name in ("sent_bytes", "received_bytes"):
         _, book = open_server()

@@ -117,7 +117,7 @@ def test_a_request_has_its_own_time() -> None:
 
 
 @rule("magline.12")
-def test_lost_requests_are_remembered_only_as_long_as_there_is_room() -> None:
+def test_the_number_of_lost_requests_kept_is_bounded() -> None:
     options = ClientOptions(max_requests=3, heartbeat_s=1000, request_timeout_s=1)
     _, book = open_client(options)
     session = book.session
@@ -152,7 +152,7 @@ def test_a_syn_that_comes_byte_by_byte_has_the_same_deadline() -> None:
 
 
 @rule("magline.20")
-def test_the_ordered_commands_have_30_seconds_whatever_the_client_pings() -> None:
+def test_pings_do_not_extend_the_30_seconds_of_ordered_commands() -> None:
     _, book = open_server(ServerOptions(order_cmds=(1,)))
     for second in (10, 20, 29):
         book >> At(second) >> Pin(ping_number=second) << Pon(ping_number=second)

@@ -190,7 +190,7 @@ def test_a_server_has_a_limit_on_links() -> None:
 
 
 @rule("tny.11.7")
-def test_link_open_authenticates_nobody() -> None:
+def test_link_open_does_not_authenticate() -> None:
     stranger = LinkOpen(service="anyone", instance=-5, key="", service_type=-2_000_000_000)
     session = (
         relay_book(server_link())
@@ -301,7 +301,7 @@ def test_other_packets_are_no_sign_of_life() -> None:
 
 
 @rule("tny.5.idle")
-def test_a_server_waits_for_ever_unless_told_otherwise() -> None:
+def test_a_server_waits_without_limit_by_default() -> None:
     assert open_server().done().next_timer() is None
     (
         open_server(idle_limit_s=30)

@@ -210,7 +210,7 @@ def test_a_message_over_another_link_takes_a_lost_tunnel_there() -> None:
 
 
 @rule("tny.5.link_loss")
-def test_a_server_forgets_a_tunnel_that_nobody_switches() -> None:
+def test_a_server_removes_a_tunnel_that_is_not_switched() -> None:
     server = Server(keep_s=60)
     book = server.tunnel(server.link())
     book >> At(5) >> Eof() << Emits(TunnelLost(KEY)) << EmitsKind.of(Closed)
@@ -223,7 +223,7 @@ def test_a_server_forgets_a_tunnel_that_nobody_switches() -> None:
 
 
 @rule("tny.5.link_loss", "tny.5.tunnel_disconnect")
-def test_the_end_of_a_lost_tunnel_is_told_over_another_link_of_its_gateway() -> None:
+def test_the_end_of_a_lost_tunnel_is_sent_over_another_link_of_its_gateway() -> None:
     server = Server(keep_s=60)
     first, second = server.tunnel(server.link()), server.link()
     first >> Eof() << Emits(TunnelLost(KEY)) << EmitsKind.of(Closed)
@@ -232,7 +232,7 @@ def test_the_end_of_a_lost_tunnel_is_told_over_another_link_of_its_gateway() -> 
 
 
 @rule("tny.5.tunnel_disconnect")
-def test_a_gateway_says_over_the_new_link_what_it_heard_over_the_old() -> None:
+def test_a_gateway_sends_a_disconnect_of_the_old_link_over_the_new() -> None:
     gateway = Gateway()
     first, second = gateway.link(), gateway.link()
     connect(gateway, first)

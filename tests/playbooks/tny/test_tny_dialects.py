@@ -177,7 +177,7 @@ def test_auto_finds_an_end_in_the_middle_of_a_tick() -> None:
 
 
 @rule("tny.8.1", "tny.11.6")
-def test_auto_writes_seed_until_it_has_seen_what_the_peer_speaks() -> None:
+def test_auto_writes_seed_until_the_dialect_of_the_peer_is_known() -> None:
     session = ClientSession(ClientOptions(dialect="auto"), epoch_ms=EPOCH_MS)
     session.ping()
     assert session.to_send() == PING9
@@ -197,7 +197,7 @@ def test_auto_writes_seed_until_it_has_seen_what_the_peer_speaks() -> None:
     assert message == push(2, MOVE, headers=(b"\x66\0\0\0",))
 
 
-def test_a_request_of_one_form_is_answered_when_the_other_is_spoken() -> None:
+def test_a_request_of_one_form_is_answered_while_the_other_is_in_use() -> None:
     session = ServerSession(ServerOptions(dialect="auto"), epoch_ms=EPOCH_MS)
     asked = request(1, MOVE, forward_header=b"to")
     session.receive(Peer("seed").encode(asked) + PONG5 + PONG5, 0.0)
@@ -271,7 +271,7 @@ def test_the_payload_limit_is_1_mib_in_seed_and_65535_in_upstream(dialect: Diale
 
 
 @rule("tny.8.9")
-def test_the_obsolete_design_is_not_spoken() -> None:
+def test_the_obsolete_design_is_not_supported() -> None:
     (
         server_book(tell_errors=False)
         >> b"tng.\x00\x00"

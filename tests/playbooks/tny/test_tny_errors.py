@@ -121,7 +121,7 @@ def test_the_error_is_the_one_that_the_class_names_wherever_the_bytes_are_cut(
 @rule("tny.error.number_replayed", "tny.error.number_skipped")
 @pytest.mark.parametrize("role", sorted(ROLES))
 @pytest.mark.parametrize(("number", "name"), [(0, "number_replayed"), (31, "number_skipped")])
-def test_numbers_out_of_step_close_without_a_word(number: int, name: str, role: str) -> None:
+def test_numbers_out_of_step_close_without_an_answer(number: int, name: str, role: str) -> None:
     (
         ROLES[role]()
         >> Numbered(number, push(1, MOVE))
@@ -147,7 +147,7 @@ def test_an_incomplete_packet_waits_and_is_an_error_at_the_end(role: str, dialec
 
 @rule("tny.7.quiet")
 @pytest.mark.parametrize("name", sorted(BROKEN))
-def test_a_server_can_close_without_a_word_as_the_original_does(name: str) -> None:
+def test_a_server_can_close_without_an_answer_as_the_original_does(name: str) -> None:
     (
         server_book(tell_errors=False)
         >> BROKEN[name]("seed")
@@ -159,16 +159,18 @@ def test_a_server_can_close_without_a_word_as_the_original_does(name: str) -> No
 @rule("tny.7.lenient")
 @pytest.mark.parametrize("dialect", [*DIALECTS, "auto"])
 def test_not_strict_reads_what_the_original_reads(dialect: Any) -> None:
-    spoken = "seed" if dialect == "auto" else dialect
+    wire_dialect = "seed" if dialect == "auto" else dialect
     for name in ("trailing_bytes", "reserved_type"):
         session = ServerSession(ServerOptions(dialect=dialect, strict=False))
-        session.receive(BROKEN[name](spoken), 0.0)
+        session.receive(BROKEN[name](wire_dialect), 0.0)
         assert session.events() == [Pushed(push(1, MOVE))]
         client = ClientSession(ClientOptions(dialect=dialect))
-        client.receive(BROKEN[name](spoken), 0.0)
+        client.receive(BROKEN[name](wire_dialect), 0.0)
         assert client.closed
     session = ServerSession(ServerOptions(dialect=dialect, strict=False))
-    session.receive(BROKEN["bad_mode"](spoken) + packet(b"\x01\x02" + message(spoken)), 0.0)
+    session.receive(
+        BROKEN["bad_mode"](wire_dialect) + packet(b"\x01\x02" + message(wire_dialect)), 0.0
+    )
     failed, pushed = session.events()
     assert isinstance(failed, Failed)
     assert (failed.code, failed.field, failed.fatal) == ("reserved_value", "message.mode", False)

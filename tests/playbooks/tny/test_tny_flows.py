@@ -257,7 +257,7 @@ def test_ping_and_pong_back_to_back(dialect: Any) -> None:
 
 
 @rule("tny.6.heartbeat")
-def test_nobody_pings_by_itself_unless_told_to() -> None:
+def test_no_pings_are_sent_by_default() -> None:
     assert client_book().session.next_timer() is None
     (client_book(ping_interval_s=20) >> At(19.9) >> At(20) << Ping() >> At(40) << Ping()).done()
 

@@ -88,7 +88,7 @@ def test_upstream_passes_headers_decoded_and_sends_their_bytes_back_unchanged() 
 
 
 @rule("tny.11.2")
-def test_a_header_that_does_not_decode_spoils_nothing_else() -> None:
+def test_a_header_that_does_not_decode_leaves_the_rest_valid() -> None:
     broken, good = b"\x64\x00", encode_header(TracingHeader())
     asked = request(1, MOVE, HELLO, headers=(broken, good))
     session = (

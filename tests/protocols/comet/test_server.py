@@ -27,7 +27,7 @@ from wirelake.protocols.sansio import Closed, Event, SessionError, Side
 
 
 @pytest.mark.parametrize("state", ["new", "deciding", "authenticated", "keyed"])
-def test_a_reply_that_nobody_asked_for(state: str) -> None:
+def test_a_reply_without_a_request(state: str) -> None:
     server = server_in(state)
     for reply in (Ok(), Error(error_code=3), TopicList(topics=()), MessageList(messages=())):
         with pytest.raises(SessionError, match="bad_state"):
@@ -36,7 +36,7 @@ def test_a_reply_that_nobody_asked_for(state: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["new", "authenticated", "keyed"])
-def test_nobody_is_waiting_to_be_let_in(state: str) -> None:
+def test_no_sign_on_is_pending(state: str) -> None:
     server = server_in(state)
     with pytest.raises(SessionError, match="no client is waiting"):
         server.accept()
@@ -87,7 +87,7 @@ def test_a_notification_that_does_not_encode_uses_nothing_up(state: str) -> None
     assert not both.client.closed
 
 
-def test_nothing_can_be_said_after_the_end() -> None:
+def test_nothing_can_be_sent_after_the_end() -> None:
     server = server_in("authenticated")
     server.receive(frame(GetTopicList()), 0.0)
     server.close("enough")

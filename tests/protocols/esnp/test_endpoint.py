@@ -32,7 +32,7 @@ def give(one: Taking, *messages: Any) -> None:
     one.events()
 
 
-def test_what_is_answered_is_let_go() -> None:
+def test_answered_requests_are_removed() -> None:
     one = Taking(Role.SERVER)
     give(one, m(REQUEST, mid(1)), m(REQUEST), m(REQUEST, ASYNC, mid(3)), m(REQUEST, mid(0)))
     give(one, *(m(REQUEST, mid(4), SeqNo(current=n, maximum=2)) for n in (2, 1)))
@@ -43,7 +43,7 @@ def test_what_is_answered_is_let_go() -> None:
     assert held(one) == (0,) * 7
 
 
-def test_what_is_refused_is_let_go() -> None:
+def test_refused_requests_are_removed() -> None:
     one = Taking(Role.SERVER, SessionOptions(max_requests=1, max_part_bytes=40))
     give(one, m(REQUEST, mid(1), SeqNo(current=1)), m(REQUEST, mid(1), SeqNo(current=1)))
     assert one.pending == 1
@@ -56,7 +56,7 @@ def test_what_is_refused_is_let_go() -> None:
 
 
 @pytest.mark.parametrize("end", ["close", "eof", "broken"])
-def test_the_end_lets_everything_go(end: str) -> None:
+def test_the_end_removes_all_requests(end: str) -> None:
     one = Taking(Role.SERVER, SessionOptions(idle_limit_s=5))
     give(one, m(REQUEST, mid(1)), m(REQUEST, mid(2)), m(REQUEST, mid(3), SeqNo(current=1)))
     one.receive(raw(m(EVENT, data("a", 1)))[:7], 0.0)

@@ -8,7 +8,7 @@ from wirelake.protocols.esnp.endpoint import Answered, Call
 from wirelake.protocols.esnp.layout import Version
 
 
-def test_an_answer_tells_its_error() -> None:
+def test_an_answer_has_its_error() -> None:
     for message, error in ((m(RESP), None), (m(RESP, err("")), ""), (m(RESP, err("e")), "e")):
         assert Answered(1, message, raw(message)).error == error
 

@@ -194,7 +194,7 @@ def test_nothing_overtakes_an_event() -> None:
     assert len(one.held) == 1
 
 
-def test_a_large_request_and_a_large_answer_are_refused_alike() -> None:
+def test_large_requests_and_large_answers_are_refused_in_the_same_way() -> None:
     limit = 200
     small, large = Payload(data=b"x"), Payload(data=b"x" * limit)
     fast_body, _ = both(
@@ -237,7 +237,7 @@ def test_few_heads_are_kept() -> None:
     assert fast_body.fast_handler == 8
 
 
-def test_nothing_is_learned_for_nobody() -> None:
+def test_no_template_is_kept_without_a_handler() -> None:
     one = Echo(fast_handler=False)
     one.give(request(1))
     assert one.session._heads == []
@@ -311,7 +311,7 @@ def test_nothing_is_answered_after_the_end() -> None:
     assert one.session.pending == 0
 
 
-def test_what_is_put_off_holds_up_nobody() -> None:
+def test_a_deferred_reply_does_not_delay_others() -> None:
     one = Putting()
     one.session.receive(request(2), 0.0)
     one.session.answer(one.session.events()[0].call)  # type: ignore[attr-defined]

@@ -77,7 +77,7 @@ def test_the_order_of_flags_does_not_matter(numbers: list[int]) -> None:
     assert message.kind(flagged(*numbers)) == "RESPONSE"
 
 
-def test_a_trace_report_is_told_apart() -> None:
+def test_a_trace_report_is_recognised() -> None:
     assert message.is_trace_info(flagged(3, 4, 2))
     assert not message.is_trace_info(flagged(3, 4))
 

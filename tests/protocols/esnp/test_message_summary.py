@@ -71,7 +71,7 @@ def test_the_first_version_counts() -> None:
     assert summarize(Message(rows=two)).major == 3
 
 
-def test_kinds_are_told_apart_without_overlap() -> None:
+def test_kinds_do_not_overlap() -> None:
     assert not summary.ASKS & summary.ANSWERS
 
 

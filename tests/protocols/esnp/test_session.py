@@ -88,7 +88,7 @@ def test_an_answer_that_does_not_encode_leaves_the_call_open() -> None:
     assert [type(event) for event in both.run().take()[0]] == [Answered]
 
 
-def test_nothing_can_be_said_after_the_end() -> None:
+def test_nothing_can_be_sent_after_the_end() -> None:
     both = pair()
     both.client.request([])
     both.client.request([])

@@ -59,7 +59,7 @@ def test_command_number_and_body(cmd: Cmd) -> None:
 
 
 @pytest.mark.parametrize("cmd", list(Cmd), ids=lambda cmd: cmd.name)
-def test_magic_tells_control_from_data(cmd: Cmd) -> None:
+def test_the_magic_distinguishes_control_from_data(cmd: Cmd) -> None:
     data = PROTOCOL.encode(BODIES[cmd][1])
     wanted = DATA if cmd in (Cmd.REQ, Cmd.REP, Cmd.PSH) else CONTROL
     assert data[0] == wanted

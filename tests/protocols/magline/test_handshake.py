@@ -217,7 +217,7 @@ def test_a_mode_that_differs_fails_at_the_tag(mode: Mode) -> None:
         open_sid(keys, ack)
 
 
-def test_unknown_sid_and_bad_binder_look_alike() -> None:
+def test_unknown_sid_and_bad_binder_give_the_same_error() -> None:
     messages = set()
     for secret in (None, bytes(32), b"\1" * 32):
         with pytest.raises(DecodeError) as caught:

@@ -22,7 +22,7 @@ def sealed_request(seq: int = 1) -> tuple[Frame, bytes]:
     return message, raw
 
 
-def test_a_request_opens_whatever_the_direction_said() -> None:
+def test_a_request_opens_with_either_direction() -> None:
     message, raw = sealed_request()
     for direction in (None, "c2s", "s2c"):
         opened = Opener(KEYS, direction, "seed").open(message, raw)  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def test_a_forged_frame_does_not_open() -> None:
         Opener(KEYS, None, "seed").open(message, raw[:-1] + b"\0")
 
 
-def test_control_frames_tell_the_state_of_their_tag() -> None:
+def test_control_frames_have_the_state_of_their_tag() -> None:
     cipher = RecordCipher(DirectionKeys(ENC, IV, MAC))
     pin = Frame(seq=2, auth=bytes(16), body=Pin(ping_number=1))
     raw = cipher.seal_control(PROTOCOL.encode(pin))

@@ -157,7 +157,7 @@ def test_who_never_authenticated_goes_before_all_others() -> None:
     assert len(store) == 3
 
 
-def test_what_is_over_makes_room_first() -> None:
+def test_expired_entries_are_evicted_first() -> None:
     store = holding(A, B)
     store.disconnect(A, 0.0)
     assert store.expire(599.0) == 0

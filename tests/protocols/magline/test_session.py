@@ -81,7 +81,7 @@ def misused(code: str, call: Callable[[], Any]) -> None:
 # -- misuse ----------------------------------------------------------------------------------
 
 
-def test_a_client_connects_once_and_then_speaks() -> None:
+def test_a_client_connects_once_and_then_sends() -> None:
     one = client()
     misused("bad_state", lambda: one.send(Request(1)))
     misused("bad_state", one.ping)
@@ -253,7 +253,7 @@ def test_half_open_until_the_client_has_shown_itself() -> None:
 
 
 @pytest.mark.parametrize("number", [0, 17, 0xFFFF, 1 << 32, -1])
-def test_numbers_that_nobody_says(number: int) -> None:
+def test_numbers_outside_the_error_table(number: int) -> None:
     assert not events.is_error_number(number)
     assert events.is_reason(number) == (number == 0)
 

@@ -29,7 +29,7 @@ def test_a_call_is_taken_once() -> None:
     assert len(calls) == 0
 
 
-def test_calls_with_one_awaited_id_are_told_apart_by_protocol_then_by_age() -> None:
+def test_calls_with_one_awaited_id_are_matched_by_protocol_then_by_age() -> None:
     calls = Calls()
     requests = [
         Message(id=n, protocol=p, headers=(original(1),)) for n, p in ((1, 7), (2, 8), (3, 8))

@@ -180,7 +180,7 @@ def test_a_server_closes_after_a_closing_code_and_a_client_does_not() -> None:
     assert closed == Closed("code_210", Side.LOCAL, clean=False)
 
 
-def test_numbers_that_run_out_while_a_fault_is_told_close_too() -> None:
+def test_numbers_that_run_out_while_an_error_is_sent_close_too() -> None:
     keyed = TransformConfig(verify=True)
     session = ServerSession(ServerOptions(reading=keyed, max_number=1))
     spoilt = bytearray(Peer(writing=keyed).encode(push(1, MOVE)))

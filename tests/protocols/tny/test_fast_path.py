@@ -230,7 +230,7 @@ ODD: dict[str, dict[str, bytes]] = {
 @pytest.mark.parametrize("rest", [0, 1, 25])
 @pytest.mark.parametrize("limit", [None, 50])
 @pytest.mark.parametrize("what", ODD)
-def test_odd_packets_take_the_long_way(
+def test_unusual_packets_take_the_general_path(
     dialect: str, rest: int, limit: int | None, what: str
 ) -> None:
     options = ServerOptions(dialect=dialect, max_payload=limit)  # type: ignore[arg-type]
@@ -301,8 +301,8 @@ def test_nothing_overtakes_an_event() -> None:
     client.push(3, b"told")
     client.request(1_001, b"after it")
     server.receive(client.to_send(), 0.0)
-    told, asked = server.events()
-    assert isinstance(told, Pushed)
+    result, asked = server.events()
+    assert isinstance(result, Pushed)
     assert isinstance(asked, Requested)
     server.respond(asked.message)
     client.request(1_001, b"at once again")
@@ -399,7 +399,7 @@ def test_an_answer_may_come_later(answer: bytes | Answer, code: int, body: bytes
     assert {(each.code, each.body, each.time) for each in replies} == {(code, body, 2_000)}
 
 
-def test_a_late_answer_that_does_not_fit_is_said_to_be_so() -> None:
+def test_a_late_answer_that_does_not_fit_is_an_error() -> None:
     thinker = Thinker()
     client, server = two_ends(thinker)
     server.too_large_answer = Answer(ResultCode.SERVER_ERROR, b"too large")
@@ -434,7 +434,7 @@ def test_too_many_late_answers_are_refused_one_by_one() -> None:
     assert codes == [ResultCode.SERVER_ERROR] * 2
 
 
-def test_a_late_answer_after_the_end_says_nothing() -> None:
+def test_a_late_answer_after_the_end_is_dropped() -> None:
     thinker = Thinker()
     client, server = two_ends(thinker)
     client.request(1_001, b"one")

@@ -47,7 +47,7 @@ def test_auto_asks_for_no_more_bytes_than_the_smallest_packet_has() -> None:
     assert reader.skipping == 0
 
 
-def test_auto_notes_what_it_heard() -> None:
+def test_auto_keeps_the_received_dialect() -> None:
     dialect_state = DialectState("auto")
     assert (dialect_state.seen, dialect_state.current) == (None, "seed")
     dialect_state.detected("seed")

@@ -108,15 +108,15 @@ def test_plain_packets_are_numbered_on() -> None:
     assert writer.seal(7, b"x", random=bytes).number == 302
 
 
-def test_a_gateway_hands_on_what_it_is_told_and_relays_what_comes_back() -> None:
+def test_a_gateway_forwards_requests_and_relays_responses() -> None:
     client, gateway = ClientSession(access_id=7, epoch_ms=1), UserSession(epoch_ms=1)
     first = client.request(1_001, b"ask")
     client.push(3, b"tell")
     gateway.receive(client.to_send(), 0.0)
-    asked, told = gateway.events()
+    asked, result = gateway.events()
     assert isinstance(asked, Forwarded)
-    assert isinstance(told, Forwarded)
-    assert (asked.message.id, told.message.mode) == (first, Mode.PUSH)
+    assert isinstance(result, Forwarded)
+    assert (asked.message.id, result.message.mode) == (first, Mode.PUSH)
     assert asked.raw == encode_message(asked.message)
     assert gateway.pending == 1
     answer = Message(id=90, mode=Mode.RESPONSE, protocol=1_001, to_message=first, time=8)
@@ -146,7 +146,7 @@ def test_what_a_gateway_cannot_relay() -> None:
     assert gateway.to_send() == b""
 
 
-def test_a_server_takes_little_of_a_stranger() -> None:
+def test_the_packet_limit_of_a_server_can_change() -> None:
     server, client = ServerSession(), ClientSession(access_id=7)
     server.accept(100)
     client.request(3, bytes(50))

@@ -270,7 +270,7 @@ def test_xor_is_the_documented_byte_formula(message: bytes, key: bytes, code: in
 
 
 @given(st.sampled_from(DIALECTS), st.binary(max_size=80), st.integers(0, 29), st.binary(min_size=4))
-def test_waste_comes_off_whatever_it_holds(
+def test_waste_is_removed_with_any_content(
     dialect: Dialect, message: bytes, bits: int, noise: bytes
 ) -> None:
     content = insert_waste(dialect, message, bits, lambda size: noise[:size])

@@ -346,7 +346,7 @@ def test_a_body_does_not_reach_behind_its_frame() -> None:
     assert refused(LOOSE, data) == ("length_overrun", "loose.name", 8)
 
 
-def test_bodies_that_delimit_themselves_are_judged_alike() -> None:
+def test_self_delimiting_bodies_follow_the_same_rules() -> None:
     assert refused(PACKET, b"pkt\0\0\x0a") == ("too_large", "envelope.length", 4)
     assert refused(PACKET, b"pkt\0\0\2", limit=1) == ("too_large", "envelope.length", 4)
     assert refused(PACKET, b"pkt\0\0\1\7") == ("reserved_value", "envelope.kind", 6)

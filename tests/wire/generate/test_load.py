@@ -71,7 +71,7 @@ def test_the_folder_follows_the_desktop_standard(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("value", ["", None])
-def test_the_folder_is_in_the_home_otherwise(
+def test_the_default_folder_is_in_the_home_directory(
     value: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("WIRELAKE_CACHE", "XDG_CACHE_HOME"):

@@ -128,7 +128,7 @@ def test_every_layout_has_its_functions(found: Protocol) -> None:
 # -- what cannot be generated ----------------------------------------------------------------
 
 
-def test_names_that_begin_alike_do_not_disturb_each_other() -> None:
+def test_names_with_a_common_prefix_do_not_conflict() -> None:
     found = protocol(Frame)
     assert found.decode(found.encode(OkThen())).message is found.decode(b"\0\1\2").message
     assert found.decode(found.encode(Ok(n=5))).message == Ok(n=5)

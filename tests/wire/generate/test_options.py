@@ -173,7 +173,7 @@ def test_there_and_back(value: Frame, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 12])
-def test_the_first_byte_is_judged_at_once(size: int) -> None:
+def test_the_first_byte_is_checked_at_once(size: int) -> None:
     assert refused(frame(const=0x72)[:size]) == ("bad_magic", "frame.const", 0)
     if size > 1:
         assert refused(frame(version=4)[:size]) == ("bad_version", "frame.version", 1)

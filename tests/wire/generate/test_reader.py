@@ -513,7 +513,7 @@ def test_constants_are_checked_and_not_stored() -> None:
 GOOD = bytes([0x12, 1, 2, 5, 2, 77])
 
 
-def test_closed_names_let_their_numbers_through() -> None:
+def test_closed_names_accept_their_numbers() -> None:
     assert read(Closed, GOOD) == Closed(high=1, low=2, a=1, b=2, c=5, d=1, e=77)
 
 
@@ -707,7 +707,7 @@ AWKWARD = (
 )
 
 
-def test_no_name_of_a_field_gets_in_the_way() -> None:
+def test_field_names_do_not_conflict_with_generated_names() -> None:
     assert read(Awkward, AWKWARD) == Awkward(
         buf="a",
         pos=2,

@@ -271,7 +271,7 @@ def test_nodes_are_in_preorder() -> None:
     assert arrow.from_var_rows(VAR, rows) == value
 
 
-def test_empty_containers_and_texts_are_told_apart() -> None:
+def test_empty_containers_and_texts_are_distinguished() -> None:
     for value in (
         esnp.Var(type=0),
         esnp.Var(type=21, value=()),

@@ -101,7 +101,7 @@ def test_limits() -> None:
     assert "| `var` | 64 levels deep, 65,536 values |" in PAGES["esnp.md"]
 
 
-def test_the_first_line_tells_the_byte_order() -> None:
+def test_the_first_line_has_the_byte_order() -> None:
     orders = {name: page.splitlines()[2] for name, page in PAGES.items()}
     assert "**little-endian**" in orders["tny.md"]
     assert "big-endian" in orders["comet.md"]
