@@ -196,7 +196,13 @@ class Connection(asyncio.Protocol):
         self.transport = transport
         self.opened_ns = time.time_ns()
         sock: socket.socket | None = transport.get_extra_info("socket")
-        peer = transport.get_extra_info("peername") or ("", 0)
+        peer = transport.get_extra_info("peername")
+        if peer is None:
+            # Reset before it was accepted: uvloop finds no address. There is nothing to limit, to
+            # record or to answer; without a session `connection_lost` does nothing.
+            self.hub.counters.dropped(self.protocol, "reset")
+            self.transport.abort()
+            return
         self.peer = peer[:2]
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             # asyncio sets it only if the listening socket was made with IPPROTO_TCP. With Nagle's

@@ -1,0 +1,53 @@
+"""Peers that are gone before the hub accepts them, while it records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import struct
+from pathlib import Path
+
+import uvloop
+from tests.hub.running import LISTENERS, running, until
+
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+def _connect_and_reset(address: tuple[str, int]) -> None:
+    """Complete a handshake and reset the connection, in one turn of the loop."""
+    with socket.create_connection(address) as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+
+
+def test_nothing_is_left_of_them(tmp_path: Path) -> None:
+    async def go() -> None:
+        failures: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: failures.append(context)
+        )
+        async with running(clients=["anna"], record={"folder": str(tmp_path)}) as it:
+            names = [name for name in LISTENERS if name in it.hub.listeners]
+            before = len(os.listdir("/proc/self/fd"))
+            for name in names:
+                for _ in range(20):
+                    _connect_and_reset(it.address(name))
+            for name in names:
+                await until(
+                    lambda name=name: sum(
+                        count for (protocol, _), count in it.hub.counters.drops.items()
+                        if protocol == name
+                    ) + it.hub.counters.accepted[name] >= 20,
+                    f"all peers of {name} are accepted",
+                )  # fmt: skip
+            await until(lambda: not it.hub.connections, "no connection is left")
+            await until(
+                lambda: len(os.listdir("/proc/self/fd")) <= before, "descriptors are closed"
+            )
+            assert sum(it.hub.counters.drops.values()) > 0
+        assert failures == []
+        assert list(tmp_path.glob("*.open")) == []
+
+    # The loop of `wirelake hub`. asyncio's own keeps the address that accept() returned.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(go())
