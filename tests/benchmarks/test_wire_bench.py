@@ -25,7 +25,7 @@ CONTENDERS = list(COLUMNS)
 
 
 @pytest.mark.parametrize("name", PROTOCOLS)
-def test_corpus_is_what_it_says(name: str) -> None:
+def test_the_corpus_matches_its_description(name: str) -> None:
     found = corpus(name)
     assert len(found.samples) == SIZE
     assert statistics.median(len(sample.data) for sample in found.samples) <= 200

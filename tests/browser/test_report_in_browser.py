@@ -174,7 +174,7 @@ def test_hover_shows_the_figures(browser: Browser, page_file: Path, report: Repo
         assert (tooltip.text_content() or "").strip() == wanted
 
 
-def test_a_change_of_colours_draws_anew(browser: Browser, page_file: Path) -> None:
+def test_a_change_of_colours_redraws(browser: Browser, page_file: Path) -> None:
     def ink() -> str:
         found: str = tick.evaluate("(each) => getComputedStyle(each).fill")
         return found

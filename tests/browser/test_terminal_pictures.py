@@ -34,7 +34,7 @@ def test_all_that_was_written_is_seen(tmp_path: Path) -> None:
     assert '<span style="color:#161a20;background:#d7dde6">turned</span>' in page
 
 
-def test_waiting_for_words(tmp_path: Path) -> None:
+def test_waiting_for_output(tmp_path: Path) -> None:
     program = "print('ready', flush=True); input()"
     with Terminal([sys.executable, "-c", program], tmp_path) as terminal:
         terminal.until(lambda lines: "ready" in lines, 60)

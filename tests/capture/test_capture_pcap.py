@@ -87,7 +87,7 @@ def test_one_record_is_no_chain() -> None:
     assert (fault.offset, fault.offset + fault.present_bytes) == (offsets[2], len(broken))
 
 
-def test_the_search_goes_on_over_many_windows() -> None:
+def test_the_search_continues_over_many_windows() -> None:
     data, offsets = small_pcap(4)
     rubbish = (b"\xff" * 37 + bytes(3)) * 50_000
     broken = data[: offsets[2]] + rubbish + data[offsets[2] :]

@@ -287,7 +287,7 @@ def test_one_block_is_no_chain() -> None:
     assert (fault.offset, fault.offset + fault.present_bytes) == (offsets[1], len(data))
 
 
-def test_the_search_goes_on_over_many_windows() -> None:
+def test_the_search_continues_over_many_windows() -> None:
     data, offsets = small_pcapng(4)
     rubbish = (b"\xff" * 36 + struct.pack("<I", 4096)) * 20_000
     broken = data[: offsets[2]] + rubbish + data[offsets[2] :]

@@ -344,7 +344,7 @@ def test_a_full_disk_loses_nothing_that_can_be_written_later(
     assert [s.payload for s in _segments(list(read(path)))][2:] == [b"first", b"second"]
 
 
-def test_output_is_sealed_or_gone(tmp_path: Path) -> None:
+def test_output_is_complete_or_removed(tmp_path: Path) -> None:
     output = Output(tmp_path, "edge", 3)
     output.write(b"abc")
     assert [path.name for path in tmp_path.iterdir()] == ["edge-00000003.pcapng.open"]
@@ -396,7 +396,7 @@ def test_killed_it_loses_at_most_the_last_flush(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(["c2s", "s2c"]), st.binary(max_size=300)), max_size=30))
-def test_what_went_in_comes_out(
+def test_written_packets_are_read_back(
     tmp_path_factory: pytest.TempPathFactory, calls: list[tuple[Direction, bytes]]
 ) -> None:
     folder = tmp_path_factory.mktemp("recording")

@@ -165,7 +165,7 @@ def test_a_reset_by_the_other_end_closes_the_connection(tmp_path: Path) -> None:
     assert kept(rows["faults"], "code", "direction") == [("truncated_stream", "c2s")]
 
 
-def test_a_stream_ends_when_its_connection_begins_anew(tmp_path: Path) -> None:
+def test_a_stream_ends_when_its_connection_is_reopened(tmp_path: Path) -> None:
     first = Call(9600).open().say("c2s", ESNP + b"\x10")
     second = Call(9600, now_ns=first.now_ns, isn={"c2s": 90, "s2c": 91})
     second.open().say("c2s", ESNP).close()

@@ -173,7 +173,7 @@ def test_a_connection_that_is_over_is_dropped_after_a_minute() -> None:
     assert table.assign(segment(A, B, ts_ns=1_001 + GRACE_NS)).connection is not old
 
 
-def test_one_that_began_anew_is_not_dropped_with_the_old_one() -> None:
+def test_a_reopened_connection_is_not_dropped_with_the_old_one() -> None:
     table = ConnectionTable()
     closed(table)
     new = table.assign(segment(A, B, SYN, seq=2)).connection

@@ -117,7 +117,7 @@ def test_a_frame_whose_content_is_bad_is_one_fault() -> None:
     assert fault.detail == "unknown type number of a command, row, packet or value (31)"
 
 
-def test_after_a_bad_head_reading_goes_on_at_the_magic() -> None:
+def test_after_a_bad_head_reading_resumes_at_the_magic() -> None:
     good = frames("tny", "s2c")[0]
     rubbish = b"xx tny. yy"
     found = read("tny", [(0, good + rubbish + good)])
@@ -138,7 +138,7 @@ def test_a_head_is_judged_when_it_is_whole() -> None:
         assert said(read("tny", [(0, stream[:cut]), (cut, stream[cut:])])) == expected
 
 
-def test_without_magic_reading_goes_on_at_a_segment() -> None:
+def test_without_magic_reading_resumes_at_a_segment() -> None:
     good = frames("comet", "s2c")[0]
     found = read("comet", [(0, b"\0\0" + good), (2 + len(good), good)])
     assert said(found) == [

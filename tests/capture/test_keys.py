@@ -109,7 +109,7 @@ def test_secrets_of_captures_are_evicted_before_key_logs(monkeypatch: pytest.Mon
     assert [each["content_key"][:2] for each in found] == ["03", "02", "aa"]
 
 
-def test_who_opens_what() -> None:
+def test_openers_of_protocols() -> None:
     assert registry.find("esnp").opener is None
     assert registry.find("relay").opener is None
     assert registry.find("magline").opener.__module__.endswith("magline.records")

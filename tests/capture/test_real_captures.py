@@ -208,7 +208,7 @@ def test_there_are_no_faults_and_every_byte_is_decoded(recorded: Recorded, table
             assert row["gap_bytes"] == row["ignored_bytes"] == 0
 
 
-def test_the_bytes_are_where_the_rows_say(recorded: Recorded, tables: Tables) -> None:
+def test_the_bytes_are_at_the_positions_in_the_rows(recorded: Recorded, tables: Tables) -> None:
     capture = recorded.path.read_bytes()
     for row in tables["messages"]:
         if row["protocol"] == "magline":

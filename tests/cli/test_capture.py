@@ -26,7 +26,7 @@ def test_help_with_an_example(run: Run, subcommand: str) -> None:
 # -- info ------------------------------------------------------------------------------------
 
 
-def test_info_in_words(run: Run, traffic: Path) -> None:
+def test_info_as_text(run: Run, traffic: Path) -> None:
     recording, tap = captures_of(traffic)[0], captures_of(traffic)[-1]
     found = run("capture", "info", recording, tap)
     assert (found.code, found.err) == (0, "")

@@ -78,7 +78,7 @@ def test_json_and_the_exit_code(run: Run, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.usefixtures("quick")
-def test_what_to_do_stands_below(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_remedy_is_printed_below(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
     lines = run("doctor", "--no-spark").lines
     place = lines.index(f"failed   {'Java':17}  JAVA_HOME is /nowhere, which has no bin/java")

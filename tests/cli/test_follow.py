@@ -55,7 +55,7 @@ def test_a_connection_from_its_opening_to_its_close(run: Run, traffic: Path) -> 
     )
 
 
-def test_messages_say_what_they_are(run: Run, traffic: Path) -> None:
+def test_messages_have_their_kind(run: Run, traffic: Path) -> None:
     number = whole(traffic)["connection"]
     result = marks(run("follow", str(traffic), str(number)))
     texts = [text.split() for mark, text in result if mark in "→←"]
@@ -198,7 +198,7 @@ def test_a_tunnel_waits_for_its_link() -> None:
     assert order.rest() == [inside]
 
 
-def test_endings_in_words() -> None:
+def test_endings_as_text() -> None:
     view = ConversationView(7, fields=False, as_hex=False)
     words = []
     for side, how in (("c2s", "fin"), ("s2c", "rst"), (None, "anew"), (None, None)):

@@ -94,7 +94,7 @@ def test_a_damaged_log(run: Run, copy: Path) -> None:
     assert found.err.count("\n") == 1
 
 
-def test_somebody_else_is_writing(run: Run, copy: Path) -> None:
+def test_another_writer_is_active(run: Run, copy: Path) -> None:
     with Writer(copy):
         found = run("lake", "compact", str(copy))
     assert (found.code, found.out) == (2, "")
@@ -131,7 +131,9 @@ def test_status(run: Run, lake: Path, captures: Path) -> None:
     assert found.lines[-1] == "no captures waiting"
 
 
-def test_status_says_what_waits(run: Run, lake: Path, captures: Path, tmp_path: Path) -> None:
+def test_status_lists_pending_captures(
+    run: Run, lake: Path, captures: Path, tmp_path: Path
+) -> None:
     folder = shutil.copytree(captures, tmp_path / "captures")
     shutil.copy(next(folder.glob("*.pcap")), folder / "tap-x-00000007.pcap")
     args = ("lake", "status", str(lake), "--from", str(folder))

@@ -161,7 +161,7 @@ def test_times_and_durations_in_a_table(run: Run, lake: Path) -> None:
     assert " ".join(found.lines[2].split()) == " ".join(wanted)
 
 
-def test_what_the_log_says(run: Run, lake: Path, captures: Path) -> None:
+def test_lake_inputs_lists_the_captures(run: Run, lake: Path, captures: Path) -> None:
     found = values(run, lake, "select path from lake_inputs order by path")
     assert [Path(each["path"]).name for each in found] == sorted(
         path.name for path in captures.glob("*.pcap*")

@@ -81,7 +81,7 @@ def test_cells() -> None:
     assert about == ([], None)
 
 
-def test_one_day_is_said_once_on_a_terminal() -> None:
+def test_one_day_is_printed_once_on_a_terminal() -> None:
     table = pa.table({"ts_ns": [NOON, NOON + 60 * SECOND]})
     lines, about = shown(table, 80)
     assert about.date == "2026-01-05"

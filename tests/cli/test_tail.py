@@ -120,7 +120,7 @@ def test_a_lost_hub_is_an_error_of_one_line(tmp_path: Path) -> None:
         assert len(tailing.err.splitlines()) == 1
 
 
-def test_who_retries_is_there_when_the_hub_is_back(tmp_path: Path) -> None:
+def test_a_retry_continues_when_the_hub_is_back(tmp_path: Path) -> None:
     with hub_process(tmp_path) as first:
         url = admin_url(first)
         with Tailing(tmp_path, url, "--data", str(first.data), "--retry") as tailing:

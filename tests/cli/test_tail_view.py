@@ -77,7 +77,7 @@ def test_who(changes: dict[str, Any], who: str) -> None:
         ({"esnp": {"rows_by_kind": {"types": [], "data": []}}}, "#5"),
     ],
 )
-def test_what_it_says_in_short(changes: dict[str, Any], said: str) -> None:
+def test_the_short_output(changes: dict[str, Any], said: str) -> None:
     assert _line(**changes).endswith(said)
 
 

@@ -28,7 +28,7 @@ def _echoes(handle: int) -> bool:
     return bool(termios.tcgetattr(handle)[3] & termios.ECHO)
 
 
-def test_a_key_comes_without_enter_and_unseen(terminal: int) -> None:
+def test_a_key_is_read_without_enter_and_without_echo(terminal: int) -> None:
     assert _echoes(terminal)
     with terminal_keys() as keys:
         assert not _echoes(terminal)

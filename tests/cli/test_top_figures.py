@@ -91,7 +91,7 @@ def test_what_was_not_called_has_no_percentiles() -> None:
     assert (target.p50_ns, target.p99_ns, target.calls_per_s) == (None, None, 0.0)
 
 
-def test_a_topic_that_comes_into_view_has_no_rate_yet() -> None:
+def test_a_new_topic_has_no_rate() -> None:
     topic = {**TOPIC, "name": "@news", "published": 500, "delivered": 900}
     history = History()
     for number in range(3):
@@ -113,7 +113,7 @@ def test_the_busiest_topic_is_first() -> None:
     assert [each.name for each in found.topics] == ["@b", "@a"]
 
 
-def test_a_hub_that_was_started_anew_begins_from_nothing() -> None:
+def test_rates_start_again_after_a_restart_of_the_hub() -> None:
     history = History()
     history.add(_look())
     assert history.add(_look(started_ns=300 * S, published=0)) is None

@@ -89,7 +89,7 @@ def test_it_fits(width: int, count: int) -> None:
     assert "http://hub:9680" in _text(_figures(count), ViewState("http://hub:9680", width))
 
 
-def test_what_it_says() -> None:
+def test_the_output() -> None:
     text = _text(_figures(2), ViewState("http://hub:9680", 100))
     for words in (
         "1.0.0, up 1:02:03, 34% of a core, recording",

@@ -77,7 +77,7 @@ def test_an_answer_that_does_not_come(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", CALLING)
-def test_what_is_under_way_fails_when_the_connection_is_lost(protocol: str) -> None:
+def test_calls_in_flight_fail_when_the_connection_is_lost(protocol: str) -> None:
     async def story() -> None:
         async with standing(protocol) as stand, client_of(stand) as c:
             call = asyncio.create_task(c.call(TARGETS[protocol]["silence"]))

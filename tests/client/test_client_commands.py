@@ -327,7 +327,7 @@ def test_publish_and_subscribe(run: Run, hub: Hub, protocol: str) -> None:
         _end(process)
 
 
-def test_publish_says_what_the_hub_refuses(run: Run, hub: Hub, tmp_path: Path) -> None:
+def test_publish_prints_the_error_of_the_hub(run: Run, hub: Hub, tmp_path: Path) -> None:
     found = run("publish", *hub.admin, "no blanks", "x")
     assert (found.code, found.out) == (1, "")
     assert found.err.count("\n") == 1

@@ -129,7 +129,7 @@ def test_results() -> None:
     assert (Result(b"x", {"a": 1}).data, Result(b"x", {"a": 1}).beside) == ({"a": 1}, b"x")
 
 
-def test_what_a_push_may_say() -> None:
+def test_contents_of_a_push() -> None:
     assert pushed(b"not json") is None
     assert pushed(b"[]") is None
     assert pushed(b'{"id": "1", "content_base64": "?"}') is None
@@ -141,7 +141,7 @@ def test_what_a_push_may_say() -> None:
     assert refusal_text(b"plain") == "plain"
 
 
-def test_errors_say_what_happened() -> None:
+def test_errors_describe_the_cause() -> None:
     assert str(CallFailed(500, "failed on request")) == "failed on request (500)"
     assert str(CallFailed(205)) == "205"
     busy = session_error(SessionError("too_busy", "1 waits"), closed=False)

@@ -135,7 +135,7 @@ def test_what_was_not_acknowledged_waits_for_the_next_client(protocol: str) -> N
 
 
 @pytest.mark.parametrize("protocol", EVERY)
-def test_a_hub_that_comes_back(protocol: str, tmp_path: Path) -> None:
+def test_a_hub_that_is_restarted(protocol: str, tmp_path: Path) -> None:
     async def story() -> None:
         common: dict[str, Any] = {"listeners": [protocol], "services": demo_services()}
         async with running(clients=["alice"], data=tmp_path, **common) as it:

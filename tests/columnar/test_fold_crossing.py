@@ -90,7 +90,7 @@ def test_publications_are_emitted_by_the_first_share() -> None:
     assert second["_publications"] == []
 
 
-def test_a_fact_about_who_signs_on_counts_in_the_share_of_its_connection() -> None:
+def test_a_sign_on_fact_belongs_to_the_share_of_its_connection() -> None:
     events = [
         Fact(1, "sign_on", 2, {"client": "ann"}),
         message(5, "push", name="message", ids=["m1"], **PHONE),

@@ -54,7 +54,7 @@ def _rows(batches: Iterator[tuple[str, pa.RecordBatch]], table: str) -> list[dic
     return [row for name, batch in batches if name == table for row in batch.to_pylist()]
 
 
-def test_the_oldest_connections_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_connections_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding, "LIMIT", 2)
     fold = Fold()
     events = [Opened(each, each) for each in (1, 2, 3)]

@@ -93,7 +93,7 @@ def test_a_first_packet_may_be_the_last(tmp_path: Path) -> None:
     assert closed == Closed(opened.ts_ns, opened.connection, "c2s", "rst")
 
 
-def test_the_same_ends_begin_anew(tmp_path: Path) -> None:
+def test_the_same_addresses_are_reused(tmp_path: Path) -> None:
     first = Call(PORT).open().say("c2s", b"x")
     second = Call(PORT, isn={"c2s": 900_000, "s2c": 800_000}, now_ns=first.now_ns).open()
     path = tmp_path / "a.pcap"
@@ -106,7 +106,7 @@ def test_the_same_ends_begin_anew(tmp_path: Path) -> None:
     ]
 
 
-def test_one_end_may_have_closed_before_the_same_ends_begin_anew(tmp_path: Path) -> None:
+def test_one_end_may_have_closed_before_the_addresses_are_reused(tmp_path: Path) -> None:
     first = Call(PORT).open().say("c2s", b"x")
     first.packet("c2s", 0, flags=FIN | ACK)
     last = first.packet("s2c", 0, flags=ACK)

@@ -253,7 +253,7 @@ def test_an_error_of_a_worker_is_raised_as_it_was(
 # -- real processes --------------------------------------------------------------------------
 
 
-def test_processes_give_the_same_rows_and_are_gone(files: list[str]) -> None:
+def test_processes_return_the_same_rows_and_end(files: list[str]) -> None:
     options = ReadOptions(table="calls", window_bytes=100_000)
     found = rows(read_parallel(files, options, jobs=3, small_bytes=0))
     assert sorted(map(key, found)) == sorted(map(key, rows(read_batches(files, options))))

@@ -230,7 +230,7 @@ def test_a_hole_is_where_it_showed(tmp_path: Path) -> None:
     check_steps([(paths[:2], 2), (paths[2:], 3)])
 
 
-def test_a_fault_goes_on_and_the_frame_behind_it_is_where_it_began(tmp_path: Path) -> None:
+def test_a_fault_continues_and_the_next_frame_keeps_its_start(tmp_path: Path) -> None:
     written = Written(tmp_path, "magline")
     written.file()
     written.file(b"what is this?")

@@ -209,7 +209,7 @@ def test_a_protocol_that_is_not_installed_is_ignored_and_not_guessed(tmp_path: P
     check_steps([(files, 2)], window_bytes=300)
 
 
-def test_a_recording_that_does_not_say_is_read_by_its_bytes(tmp_path: Path) -> None:
+def test_a_recording_without_protocols_is_read_by_its_bytes(tmp_path: Path) -> None:
     recorded = Recorded(tmp_path, names=False)
     conversation(recorded, "tny", ODD_PORT)
     conversation(recorded, "comet", 9_620)
@@ -241,7 +241,7 @@ def mixed(folder: Path, *, rotate: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("window_bytes", [1, 3_000, 1 << 20])
-def test_a_pipeline_that_stops_and_goes_on(tmp_path: Path, window_bytes: int) -> None:
+def test_a_pipeline_is_saved_and_restored(tmp_path: Path, window_bytes: int) -> None:
     """What was said in the first file holds for what goes on in the second."""
     files = mixed(tmp_path, rotate=True)
     assert len(files) == 2

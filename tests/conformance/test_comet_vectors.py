@@ -162,7 +162,7 @@ def test_other_vectors_of_the_same_kinds(name: str) -> None:
     assert outcome(GOOD[name]) is None
 
 
-def test_the_dialect_may_stand_beside_expect() -> None:
+def test_the_dialect_may_be_next_to_expect() -> None:
     raw = GOOD["hipush"]
     expect = {key: value for key, value in raw["expect"].items() if key != "dialect"}
     assert outcome({**raw, "expect": expect, "dialect": "hipush"}) is None

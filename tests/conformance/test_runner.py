@@ -158,9 +158,7 @@ def test_blank_lines_do_not_count(run: Runner) -> None:
     assert run("", GOOD, "", GOOD, "") == (0, ["2 passed, 0 failed, 0 skipped"])
 
 
-def test_an_alteration_that_goes_unnoticed_is_a_failure(
-    run: Runner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unnoticed_alteration_is_a_failure(run: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("wirelake.conformance.esnp.run", lambda *_: None)
     code, out = run({**GOOD, "hex": "", "expect": {"rows": []}}, mutate=True)
     assert code == 1

@@ -21,7 +21,7 @@ def until(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def test_it_comes_back_where_it_was(tmp_path: Path) -> None:
+def test_a_restart_keeps_the_addresses(tmp_path: Path) -> None:
     hub = DemoHub(tmp_path, tmp_path, any_port=True)
     try:
         hub.start()

@@ -170,7 +170,7 @@ def test_probes_use_the_admin_port() -> None:
     assert patience > config.limits.drain_s + 5
 
 
-def test_the_lake_is_beside_the_hub_and_reads_what_it_records() -> None:
+def test_the_lake_reads_the_recordings_of_the_hub() -> None:
     folder = load_config(CONFIGS["kubernetes"]).record.folder
     for kind in ("CronJob", "Deployment"):
         [lake] = PODS[kind]["spec"]["containers"]

@@ -151,7 +151,7 @@ def test_bad_bytes_close(data: bytes) -> None:
     assert server.closed
 
 
-def test_silence_is_pinged_and_ends() -> None:
+def test_an_idle_connection_is_pinged_and_then_closed() -> None:
     client, server = _pair()
     client.on_timer(5.0)
     server.receive(client.to_send(), 5.0)

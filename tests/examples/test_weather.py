@@ -265,7 +265,7 @@ def readme_commands() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("command", "printed"), readme_commands())
-def test_readme_commands_print_what_it_says(command: str, printed: str) -> None:
+def test_readme_commands_print_the_shown_output(command: str, printed: str) -> None:
     script = f'wirelake() {{ "$PYTHON" -m wirelake.cli "$@"; }}; {command}'
     environment = {**os.environ, "PYTHON": sys.executable, "PYTHONUTF8": "1"}
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, check=False)

@@ -43,7 +43,7 @@ def test_comet(sealed: bool) -> None:
     assert (1 in server.heard) is sealed
 
 
-def test_comet_comes_back() -> None:
+def test_comet_reconnects() -> None:
     server = RawCometServer("phone", _TOKEN)
     notes = server.waiting = _notes(4)
     server.cut_after_list = True

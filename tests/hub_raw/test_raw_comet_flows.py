@@ -65,7 +65,7 @@ def test_ids_have_the_originals_form(hub: HubProcess, dialled: Dial) -> None:
     assert [each[0] for each in ids] == ["p", "m"]
 
 
-def test_what_waits_comes_in_pages_and_in_order(hub: HubProcess, dialled: Dial) -> None:
+def test_stored_notifications_come_in_pages_and_in_order(hub: HubProcess, dialled: Dial) -> None:
     client, name, token = _signed_on(hub, dialled)
     client.subscribe(f"@pages/{name}")
     client.close()

@@ -217,7 +217,7 @@ def test_topics(hub: HubProcess, dialled: Dial) -> None:
     assert hub.publish(topic=topic, content="nobody")["audience"] == 0
 
 
-def test_what_is_not_acked_comes_again(hub: HubProcess, dialled: Dial) -> None:
+def test_unacknowledged_notifications_are_sent_again(hub: HubProcess, dialled: Dial) -> None:
     name, token = hub.client()
     topic = f"@esnp/acked/{name}"
     client = _signed_on(hub, dialled, name, token)

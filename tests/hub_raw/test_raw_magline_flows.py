@@ -164,7 +164,7 @@ def test_frames_that_were_meddled_with(hub: HubProcess, dialled: Dial, spoilt: s
     assert client.last_words() == (9, 1)
 
 
-def test_a_live_connection_cannot_begin_anew(hub: HubProcess, dialled: Dial) -> None:
+def test_an_open_connection_cannot_start_again(hub: HubProcess, dialled: Dial) -> None:
     client = _signed_on(hub, dialled)
     seq = client.next_seq()
     client.line.send(magline.head(magline.SYN, seq, {}, bytes(range(64))))

@@ -81,7 +81,7 @@ def test_a_tunnel_ends(hub: HubProcess, dialled: Dial) -> None:
     assert other.call(1002, a=1, b=2) == {"c": 3}
 
 
-def test_a_tunnel_goes_on_over_another_link(hub: HubProcess, dialled: Dial) -> None:
+def test_a_tunnel_continues_over_another_link(hub: HubProcess, dialled: Dial) -> None:
     first, second = _link(dialled, 5, "first"), _link(dialled, 5, "second")
     tunnel = first.tunnel(1)
     name = _signed_on(hub, tunnel)
@@ -102,7 +102,7 @@ def test_a_switch_of_an_unknown_tunnel_is_refused(dialled: Dial) -> None:
     link.ping()
 
 
-def test_nothing_goes_before_a_link_is_open(hub: HubProcess, dialled: Dial) -> None:
+def test_nothing_is_sent_before_a_link_is_open(hub: HubProcess, dialled: Dial) -> None:
     link = RawLink(dialled("relay"), 7)
     link.send(relay.TUNNEL_CONNECT, link.ids(1))
     assert link.line.rest() == b""

@@ -46,7 +46,7 @@ def test_items_are_parts_of_a_sequence(streaming: HubProcess) -> None:
     client.close()
 
 
-def test_calls_beside_a_stream(streaming: HubProcess) -> None:
+def test_calls_during_a_stream(streaming: HubProcess) -> None:
     client = RawEsnp(streaming.dial("esnp"))
     more = esnp.flag(esnp.ASYNC)
     client.send(esnp.call_rows(1, "stream", "count", {"to": 100}, more))
@@ -63,7 +63,7 @@ def test_calls_beside_a_stream(streaming: HubProcess) -> None:
     client.close()
 
 
-def test_a_stream_that_breaks_says_so(streaming: HubProcess) -> None:
+def test_a_failed_stream_ends_with_an_error(streaming: HubProcess) -> None:
     client = RawEsnp(streaming.dial("esnp"))
     client.send(esnp.call_rows(1, "stream", "broken", {}))
     assert client.answer(1).data == {"n": 1}

@@ -195,7 +195,7 @@ STEPS: list[tuple[int, dict[str, Rows]]] = [
 """What is new at each step, and what time it is then."""
 
 
-def test_a_lake_that_goes_step_by_step() -> None:
+def test_a_lake_updated_in_steps() -> None:
     names = ("_delivery_parts", "_publications", "_delivery_faults")
     state: dict[str, Rows] = {name: [] for name in names}
     final: Rows = []

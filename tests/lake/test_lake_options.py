@@ -72,7 +72,7 @@ def test_names_have_no_case() -> None:
     assert parse({"TABLE": "calls"}).read.table == "calls"
 
 
-def test_several_paths_as_spark_hands_them_over() -> None:
+def test_several_paths_as_spark_passes_them() -> None:
     assert parse({"paths": '["a", "b,c"]'}).paths == ("a", "b,c")
 
 

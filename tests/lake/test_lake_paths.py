@@ -41,7 +41,7 @@ def test_a_file_is_read_with_any_name(make: Make) -> None:
     assert captures(make("capture")) == make("capture")
 
 
-def test_a_folder_stands_for_the_captures_in_it_and_below(make: Make, tmp_path: Path) -> None:
+def test_a_folder_means_all_captures_below_it(make: Make, tmp_path: Path) -> None:
     wanted = make("a.pcap", "b.pcapng.gz", "below/e.pcap", "c.PCAP", "d.cap.zst")
     make("edge.pcapng.open", "truth.json", "edge.keys", ".pcap", ".hidden/f.pcap")
     assert captures([str(tmp_path)]) == wanted

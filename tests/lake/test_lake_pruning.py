@@ -78,7 +78,7 @@ def direct(folder: Path, **options: Any) -> list[str]:
 
 @pytest.mark.parametrize("table", ["messages", "packets"])
 @pytest.mark.parametrize("place", [0.02, 0.1, 0.3, 0.5, 0.7, 0.95])
-def test_what_comes_later_is_not_read_and_not_missed(cut: Path, table: str, place: float) -> None:
+def test_later_files_are_left_for_the_next_read(cut: Path, table: str, place: float) -> None:
     all_times = times(cut)
     end = all_times[int(place * len(all_times))]
     condition = f"ts_ns <= {end}"
@@ -137,7 +137,7 @@ def test_other_tables_need_everything(cut: Path, table: str) -> None:
     assert len(read_files(cut, table=table, filter=f"{column} < 5")) == FILES
 
 
-def test_files_that_somebody_named_may_be_in_any_order(cut: Path) -> None:
+def test_named_files_may_be_in_any_order(cut: Path) -> None:
     paths = sorted(map(str, cut.glob("*.pcap")), reverse=True)
     all_times = times(cut)
     request = parse({"table": "packets", "columns": "ts_ns", "filter": f"ts_ns >= {all_times[-1]}"})

@@ -130,7 +130,7 @@ def test_sql_knows_the_source(spark: SparkSession, captures: Path) -> None:
     assert found == len(direct(captures, table="packets"))
 
 
-def test_a_users_protocol_comes_out_as_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_protocol_of_another_package_is_read_as_rows(spark: SparkSession, tmp_path: Path) -> None:
     weather = registry.find("weather")
     layouts = {layout.name: layout.cls for layout in weather.layouts()}
     recorder = Recorder(tmp_path, source="harbour")
@@ -174,7 +174,7 @@ def test_a_path_without_captures_fails_with_its_name(spark: SparkSession, tmp_pa
     assert f"PathError: {tmp_path}: no captures" in failure(load(spark, tmp_path))
 
 
-def test_an_error_in_a_worker_says_what_is_wrong(
+def test_an_error_in_a_worker_has_its_cause(
     spark: SparkSession, captures: Path, tmp_path: Path
 ) -> None:
     keys = tmp_path / "bad.keys"

@@ -123,7 +123,7 @@ def test_var_text_is_the_same_json_as_without_spark(spark: SparkSession) -> None
     assert found == [json.loads(var_text(each), object_pairs_hook=list) for each in values]
 
 
-def test_they_are_made_anew(spark: SparkSession) -> None:
+def test_functions_can_be_registered_twice(spark: SparkSession) -> None:
     register_functions(spark)
     register_functions(spark)
     assert value(spark, "ms(2000000)") == 2.0

@@ -54,7 +54,7 @@ def test_stream_starts_at_the_given_position(spark: SparkSession, folder: Path) 
     assert steps == [{"edge-a": 1}]
 
 
-def test_it_goes_on_as_captures_come(spark: SparkSession, captures: Path, folder: Path) -> None:
+def test_it_continues_as_captures_arrive(spark: SparkSession, captures: Path, folder: Path) -> None:
     steps: list[Mapping[str, int]] = []
 
     def step(up_to: Mapping[str, int]) -> None:
@@ -106,7 +106,7 @@ def test_a_step_that_fails_ends_it_and_is_tried_again(spark: SparkSession, folde
     assert steps == [{"edge-a": 1}]
 
 
-def test_a_stream_that_fails_says_why_in_a_line(
+def test_a_failed_stream_is_an_error_of_one_line(
     spark: SparkSession, folder: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     away = tmp_path_factory.mktemp("away") / "captures"

@@ -80,6 +80,6 @@ def test_a_file_that_is_gone() -> None:
 
 
 @pytest.mark.parametrize("value", ["7", None, True, [], ["x"], 1.5])
-def test_an_offset_that_makes_no_sense(value: object) -> None:
+def test_an_invalid_offset(value: object) -> None:
     with pytest.raises(OffsetError, match=r"invalid offset .* of source 'tap'"):
         cursors({"tap": value})

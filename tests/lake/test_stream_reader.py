@@ -87,7 +87,7 @@ def test_limits(
     assert found.latestOffset({}, ALL) == {"a": 1, "b": 1}
 
 
-def test_it_says_how_far_it_could_go(tmp_path: Path) -> None:
+def test_it_reports_how_far_it_can_read(tmp_path: Path) -> None:
     made(tmp_path, "a-0.pcap", "a-1.pcap")
     found = stream(tmp_path)
     assert found.reportLatestOffset() is None

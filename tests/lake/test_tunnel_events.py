@@ -74,7 +74,7 @@ def test_events_of_a_link_at_one_time_stay_in_the_order_of_files(tmp_path: Path)
     ]
 
 
-def test_what_is_late_comes_first(tmp_path: Path) -> None:
+def test_late_files_come_first(tmp_path: Path) -> None:
     happened = write(tmp_path / "1", [event(1), event(9)])
     provisional = write(tmp_path / "2", [event(2, link=2), event(8, link=2)])
     given = EventFiles([happened, provisional], 0, 1).after(5, late=[provisional])

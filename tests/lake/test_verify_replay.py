@@ -88,7 +88,7 @@ def test_workers_find_the_same(lake: Path) -> None:
     assert (two.rows, two.connections) == (one.rows, one.connections)
 
 
-def test_captures_that_are_gone_are_named(lake: Path) -> None:
+def test_missing_captures_are_named(lake: Path) -> None:
     gone = min((lake.parent / "in").glob("*.pcap*"))
     gone.rename(gone.with_suffix(".away"))
     try:

@@ -155,7 +155,7 @@ def test_equal_means_equal_to_the_bit() -> None:
 )
 @few
 @given(data=st.data())
-def test_a_message_comes_back(
+def test_a_message_round_trips(
     speech: Speech, found: SearchStrategy[Any], data: st.DataObject
 ) -> None:
     message = data.draw(found)
@@ -174,7 +174,7 @@ def test_a_message_comes_back(
 )
 @few
 @given(data=st.data())
-def test_a_layout_inside_a_slice_comes_back(
+def test_a_layout_inside_a_slice_round_trips(
     speech: Speech, layout: m.Layout, found: SearchStrategy[Any], data: st.DataObject
 ) -> None:
     codec = speech.protocol.codec(speech.dialect)
@@ -192,7 +192,7 @@ def test_a_layout_inside_a_slice_comes_back(
 @every_speech
 @cuts
 @given(data=st.data())
-def test_what_stands_around_a_message_does_not_matter(speech: Speech, data: st.DataObject) -> None:
+def test_bytes_around_a_message_do_not_matter(speech: Speech, data: st.DataObject) -> None:
     message = data.draw(speech.messages())
     written = speech.encode(message)
     before, after = data.draw(st.binary(max_size=9)), data.draw(st.binary(max_size=40))

@@ -342,7 +342,7 @@ def test_the_diagram_of_a_table() -> None:
     assert '  "a" -> "b" [label="x\\ny"];' in diagram(together, Role.CLIENT)
 
 
-def test_a_role_can_be_named_by_its_word() -> None:
+def test_a_role_can_be_given_as_text() -> None:
     one: Any = Small("client")  # type: ignore[arg-type]
     assert one.role is Role.CLIENT
     with pytest.raises(ValueError, match="nobody"):

@@ -125,7 +125,7 @@ def test_a_part_after_the_answer_is_a_duplicate() -> None:
     assert (row.duplicates, row.parts) == (1, 1)
 
 
-def test_what_comes_after_the_window_is_not_of_that_call() -> None:
+def test_a_response_after_the_window_does_not_belong_to_the_call() -> None:
     late = 10 * SECOND + 3
     first, second = calls(
         ask(1, 7),
@@ -157,7 +157,7 @@ def test_a_fault_may_hide_the_answer_of_an_open_call() -> None:
     assert outcomes(ask(1, 7), message(2, "sealed"), closed(5)) == [("unknown", "sealed")]
 
 
-def test_matching_by_id_goes_on_behind_a_gap() -> None:
+def test_matching_by_id_continues_after_a_gap() -> None:
     assert outcomes(ask(1, 7), fault(2), fault(2, "c2s"), answer(3, 7)) == [("answered", None)]
 
 
@@ -232,7 +232,7 @@ def test_a_gap_ends_matching_by_order_until_a_request_after_a_quiet_time() -> No
     ]
 
 
-def test_a_gap_lasts_until_something_comes_behind_it() -> None:
+def test_a_gap_lasts_until_a_later_message() -> None:
     late = 20 * SECOND
     found = outcomes(
         fault(2), comet(ask, late), comet(ask, 2 * late), message(2 * late + 1, "push"),
@@ -272,7 +272,7 @@ def test_a_connection_that_begins_in_the_middle() -> None:
 # -- clients, tunnels, limits ----------------------------------------------------------------------
 
 
-def test_calls_know_who_signed_on() -> None:
+def test_calls_have_the_signed_on_client() -> None:
     rows = calls(
         comet(ask, 1, target="heartbeat"),
         comet(ask, 2, client="ann"),
@@ -313,7 +313,7 @@ def test_the_ends_of_tunnels() -> None:
     ) == [("answered", None)]
 
 
-def test_tunnels_outlive_their_link_and_remember_its_faults() -> None:
+def test_tunnels_outlive_their_link_and_keep_its_faults() -> None:
     asked = tunnel(ask, 1, 7)
     assert outcomes(asked, closed(2, 50), tunnel(answer, 3, 7, 51)) == [("answered", None)]
     asked = tunnel(ask, 1, 7)
@@ -376,7 +376,7 @@ def test_answered_calls_come_out_when_they_are_final() -> None:
     assert [row.message_id for row in engine.take()] == [8]
 
 
-def test_a_fact_says_who_asks() -> None:
+def test_a_fact_names_the_caller() -> None:
     before, after = calls(
         ask(1, 1), Fact(2, "sign_on", 1, {"client": "ann"}), ask(3, 2)
     )  # fmt: skip

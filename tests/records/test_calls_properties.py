@@ -34,7 +34,7 @@ def _message(event: Event) -> TypeGuard[MessageRow]:
 
 
 @given(events())
-def test_rows_are_what_their_outcome_says(found: list[Event]) -> None:
+def test_rows_match_their_outcome(found: list[Event]) -> None:
     for row in run(CallsEngine(), found):
         asked, answered = row.request_ns is not None, row.response_ns is not None
         assert asked == (row.outcome != "orphan")

@@ -76,7 +76,7 @@ def test_sessions_are_resumed_or_not() -> None:
     assert resumed(ack) == (None, None)
 
 
-def test_what_a_device_says_it_is() -> None:
+def test_device_facts() -> None:
     fields = {"network_type": 3, "isp": 1, "phone_type": "Nine"}
     (row,) = connections(ask(1, protocol="comet", name="report_environ", fields=fields))
     assert (row.network_type, row.isp, row.phone_type) == ("g4", "china_mobile", "Nine")
@@ -85,7 +85,7 @@ def test_what_a_device_says_it_is() -> None:
     assert (row.network_type, row.isp, row.phone_type) == ("9", None, None)
 
 
-def test_a_client_that_comes_back() -> None:
+def test_a_client_that_reconnects() -> None:
     first, second, other = connections(
         ask(1, client="ann"),
         closed(2),
@@ -103,7 +103,7 @@ def test_a_client_that_signs_on_twice_has_not_come_back() -> None:
     assert (row.previous_connection, row.signed_on_ns) == (None, 1)
 
 
-def test_facts_may_say_who_it_is() -> None:
+def test_facts_may_name_the_client() -> None:
     (row,) = connections(Opened(1, 1, "tny"), Fact(2, "sign_on", 1, {"client": "ann"}))
     assert (row.client, row.signed_on_ns) == ("ann", 2)
     (row,) = connections(Opened(1, 1, "tny"), Fact(2, "open", 1, {"client": "10.0.0.1"}))

@@ -74,7 +74,7 @@ def test_one_notification_for_two_clients_is_two_deliveries() -> None:
     assert [(row.client, row.outcome) for row in rows] == [("ann", "unacked"), ("bob", "acked")]
 
 
-def test_without_a_client_the_connection_stands_for_it() -> None:
+def test_without_a_client_the_connection_is_used() -> None:
     rows = deliveries(sends(10, "m1"), sends(11, "m1", connection=2), acks(12, "m1"))
     assert sorted((row.client, row.first_connection, row.outcome) for row in rows) == [
         (None, 1, "acked"),
@@ -82,7 +82,7 @@ def test_without_a_client_the_connection_stands_for_it() -> None:
     ]
 
 
-def test_facts_may_say_who_it_is() -> None:
+def test_facts_may_name_the_client() -> None:
     (row,) = deliveries(Fact(1, "sign_on", 1, {"client": "ann"}), sends(10, "m1"))
     assert row.client == "ann"
     (row,) = deliveries(Fact(1, "open", 1, {"client": "10.0.0.1"}), sends(10, "m1"))
@@ -94,7 +94,7 @@ def test_a_list_has_a_time_for_each() -> None:
     assert [row.published_ns for row in rows] == [5_000_000, 6_000_000]
 
 
-def test_facts_say_when_and_where_it_was_published() -> None:
+def test_facts_have_time_and_topic_of_the_publish() -> None:
     fact = Fact(3, "publish", None, {"id": "m1", "topic": "@news", "audience": 2})
     for events in (
         [fact, signs_on(4, "ann"), sends(10, "m1", published=1)],

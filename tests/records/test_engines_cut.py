@@ -112,7 +112,7 @@ def test_after_the_end_no_state_is_kept(found: list[Event]) -> None:
 
 
 @given(found=events())
-def test_a_saved_state_is_not_touched_by_what_comes_later(found: list[Event]) -> None:
+def test_a_saved_state_is_not_changed_by_later_events(found: list[Event]) -> None:
     first, later = found[: len(found) // 2], found[len(found) // 2 :]
     for engine in ENGINES.values():
         kept, other = engine(), engine()

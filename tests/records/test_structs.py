@@ -63,7 +63,7 @@ def test_rows_of_unknown_types_are_opaque_and_in_order() -> None:
     assert found["opaque"] == [{"type": 200, "data": b"x"}, {"type": 99, "data": b""}]
 
 
-def test_a_broken_row_says_which_it_is() -> None:
+def test_an_invalid_row_is_named() -> None:
     found = rows_of(
         number("a", 1),
         esnp.BrokenRow(type=21, data=b"\xff", code="E", field="name", offset=0),

@@ -82,7 +82,7 @@ def test_a_tunnel_moves_to_another_link() -> None:
     assert (row.switches, row.first_link, row.last_link, row.outcome) == (1, 50, 51, "open")
 
 
-def test_a_tunnel_whose_link_is_gone_is_lost() -> None:
+def test_a_tunnel_without_its_link_is_lost() -> None:
     (row,) = tunnels(packet(1, "tunnel_connect"), closed(2, 50))
     assert (row.outcome, row.closed_ns) == ("lost", None)
 

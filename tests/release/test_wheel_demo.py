@@ -62,7 +62,7 @@ def test_there_is_no_java_on_path(alone: Alone) -> None:
     assert "JAVA_HOME" not in alone.environment
 
 
-def test_it_says_its_version(alone: Alone) -> None:
+def test_the_version_is_printed(alone: Alone) -> None:
     assert alone.wirelake("--version").startswith("wirelake ")
 
 

@@ -22,7 +22,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.mark.parametrize("table", TABLES)
-def test_every_table_comes_back(table: str, files: list[Path], tmp_path: Path) -> None:
+def test_every_table_is_read_back(table: str, files: list[Path], tmp_path: Path) -> None:
     options = ReadOptions(table=table)
     wanted = table_schema(options)
     batches = list(read_batches(files, options))

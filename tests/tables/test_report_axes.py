@@ -14,7 +14,7 @@ SECOND = 1_000_000_000
     [(1, "second"), (5, "5 seconds"), (60, "minute"), (300, "5 minutes"), (3_600, "hour"),
      (7_200, "2 hours"), (86_400, "day"), (604_800, "7 days")],
 )  # fmt: skip
-def test_steps_in_words(seconds: int, name: str) -> None:
+def test_steps_as_text(seconds: int, name: str) -> None:
     assert axes.step_name(seconds * SECOND) == name
 
 

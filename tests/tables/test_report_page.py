@@ -132,7 +132,7 @@ def test_every_colour_is_there_in_light_and_dark(text: str, page: Page) -> None:
     assert used
 
 
-def test_the_plots_say_what_the_report_says(report: Report) -> None:
+def test_the_plots_match_the_report(report: Report) -> None:
     by_name = {plot.name: plot for plot in plots(report)}
     messages = sum(sum(trace["y"]) for trace in by_name["traffic"].traces)
     assert messages == report.overview.messages
@@ -190,7 +190,7 @@ def test_nothing_to_show(report: Report) -> None:
     assert "Commit 1. No messages in this period." in page.texts
 
 
-def test_without_plotly_it_says_what_to_install(
+def test_without_plotly_the_error_names_the_package(
     report: Report, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)

@@ -79,7 +79,7 @@ def test_another_number_of_rows(lake: Path) -> None:
     assert str(found) == "calls/1/part.parquet: 5 rows; the log has 6"
 
 
-def test_an_unnamed_file_is_ignored(lake: Path) -> None:
+def test_an_orphan_file_is_harmless(lake: Path) -> None:
     write_rows(lake / "calls/1/other.parquet", "calls", [call(1)])
     (lake / "_staging/9-abc/work").mkdir(parents=True)
     found = check(lake)
@@ -118,7 +118,7 @@ def test_a_record_under_another_number(lake: Path) -> None:
     assert codes(lake) == [("damaged_log", f"_log/{2:020d}.json")]
 
 
-def test_a_checkpoint_that_says_something_else(lake: Path) -> None:
+def test_a_checkpoint_that_contradicts_the_log(lake: Path) -> None:
     log = Log(lake)
     log.checkpoint(log.snapshot(2))
     assert check(lake) == []

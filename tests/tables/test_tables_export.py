@@ -127,7 +127,7 @@ def _same_order(found: pa.Table) -> pa.Table:
     return pa.Table.from_batches(batches)
 
 
-def test_each_table_says_which_commit_it_shows(lake: Path, tmp_path: Path) -> None:
+def test_each_table_names_its_commit(lake: Path, tmp_path: Path) -> None:
     export(lake, tmp_path / "delta", "delta", ["calls", "tunnels"])
     export(lake, tmp_path / "iceberg", "iceberg", ["calls", "tunnels"])
     for name in ("calls", "tunnels"):

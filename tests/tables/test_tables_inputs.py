@@ -79,7 +79,7 @@ def test_folders_below_are_part_of_the_source(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_recording_says_itself_what_it_is(tmp_path: Path) -> None:
+def test_a_recording_describes_itself(tmp_path: Path) -> None:
     path = recording(tmp_path, "edge-1", 4)
     path.rename(tmp_path / "renamed-99.pcapng")
     (tmp_path / "below").mkdir()
@@ -223,7 +223,7 @@ def test_sources_have_nothing_to_do_with_each_other() -> None:
     assert reasons(found) == {5: "sequence 4 is missing"}
 
 
-def test_what_comes_too_late_is_refused_once() -> None:
+def test_a_late_file_is_refused_once() -> None:
     lake = lake_with(capture(0), capture(2), capture(3))
     twin = capture(3, name="copy-of-3.pcap")
     found = admit([capture(0), capture(1), capture(2), capture(3), twin, capture(4)], lake, NOW)

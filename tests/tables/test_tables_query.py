@@ -218,7 +218,7 @@ def test_a_file_that_is_gone(lake: Path) -> None:
         table(lake, "calls")
 
 
-def test_what_the_log_says(lake: Path) -> None:
+def test_the_content_of_the_log(lake: Path) -> None:
     with open_lake(lake) as db:
         tables = db.sql('select "table", files, rows, min_ns, max_ns from lake_tables').fetchall()
         assert tables == [

@@ -169,7 +169,7 @@ def test_a_second_writer_gets_the_holder_of_the_lock(lake: Path) -> None:
         assert commit_calls(writer, range(1)).commit == 1
 
 
-def test_the_lock_goes_with_its_process(lake: Path) -> None:
+def test_the_lock_ends_with_its_process(lake: Path) -> None:
     hold = (
         "import sys; from wirelake.tables.writer import Writer\n"
         "with Writer(sys.argv[1]):\n    print('held', flush=True); sys.stdin.read()"

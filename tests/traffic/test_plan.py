@@ -79,6 +79,6 @@ def test_users_of_a_gateway_are_seen_only_with_tny() -> None:
         ({"protocols": []}, "expected some of comet, esnp"),
     ],
 )
-def test_what_cannot_be_says_what_can(asked: dict[str, Any], words: str) -> None:
+def test_invalid_values_name_the_valid_ones(asked: dict[str, Any], words: str) -> None:
     with pytest.raises(SimulateError, match=words):
         _plan(**asked)

@@ -43,7 +43,7 @@ def test_protocols_with_a_magic() -> None:
 @pytest.mark.usefixtures("bring")
 @pytest.mark.parametrize("style", ["recorder", "tcpdump"])
 @pytest.mark.parametrize("faults", [0.0, 0.01])
-def test_scenes_of_another_package_are_read_as_truth_says(
+def test_scenes_of_another_package_are_read_as_expected(
     tmp_path: Path, style: str, faults: float
 ) -> None:
     summary = simulate(

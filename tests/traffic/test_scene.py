@@ -81,7 +81,7 @@ def test_nothing_is_seen_after_the_end() -> None:
     assert scene.events[-1].reason == "eof"
 
 
-def test_what_is_under_way_arrives_before_a_close() -> None:
+def test_data_in_flight_arrives_before_a_close() -> None:
     scene = _scene()
     connection = _connection(scene)
 

@@ -51,7 +51,7 @@ def test_every_scenario_is_tested() -> None:
 
 
 @pytest.mark.parametrize("scenario", SAID)
-def test_all_of_a_protocol_is_said(scenario: str) -> None:
+def test_all_messages_of_a_protocol_occur(scenario: str) -> None:
     said = {frame.info.name for template in templates(scenario) for _, frame, _ in frames(template)}
     assert set(SAID[scenario].split()) <= said
 
@@ -91,7 +91,7 @@ def test_time_does_not_go_back(scenario: str) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["phone", "service", "game", "gateway", "link"])
-def test_every_id_is_found_where_it_stands(scenario: str) -> None:
+def test_every_id_is_found_at_its_position(scenario: str) -> None:
     for template in templates(scenario):
         found = 0
         for connection in template.connections:
@@ -132,7 +132,7 @@ def test_services_answer_in_parts_and_with_errors_and_some_calls_never() -> None
     assert answered < asked
 
 
-def test_gateways_have_several_tunnels_on_a_link_and_relay_what_users_say() -> None:
+def test_gateways_have_several_tunnels_on_a_link_and_relay_messages() -> None:
     for template in templates("gateway"):
         links = [each for each in template.connections if each.protocol == "relay"]
         relayed = [f.inner for s in links[0].streams for f in s.frames if f.inner is not None]

@@ -79,7 +79,7 @@ def test_calls_and_notifications(protocol: str) -> None:
     assert entry.failures == 1
 
 
-def test_a_device_comes_back() -> None:
+def test_a_device_reconnects() -> None:
     async def scene() -> Journal:
         journal = Journal()
         async with _hub() as it:
@@ -127,7 +127,7 @@ def test_users_of_a_gateway() -> None:
     assert {call.connection for call in journal.calls} == {tunnel}
 
 
-def test_a_hub_that_goes_away_is_one_line() -> None:
+def test_a_lost_hub_is_one_line() -> None:
     async def scene() -> None:
         async with _hub() as it:
             client = await _client(it, Journal(), "esnp")

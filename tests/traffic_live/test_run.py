@@ -28,7 +28,7 @@ def test_a_reader_finds_the_truth(live: LiveRun, tables: Any) -> None:
     assert found.figures > 200
 
 
-def test_everybody_was_there(live: LiveRun) -> None:
+def test_all_clients_took_part(live: LiveRun) -> None:
     summary = live.summary
     assert set(summary.connections) == {"comet", "esnp", "tny", "relay", "magline"}
     assert {"answered", "failed", "orphan"} <= set(summary.calls)

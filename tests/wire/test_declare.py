@@ -205,7 +205,7 @@ def test_fields_of_a_base_come_first() -> None:
     assert layout.doc == "What the others begin with."
 
 
-def test_docs_stand_after_their_fields() -> None:
+def test_docs_follow_their_fields() -> None:
     assert field_docs(Derived) == {"first": "Comes before everything.", "last": "The end."}
     assert part(Derived, "first").doc == "Comes before everything."
     assert part(Derived, "plain").doc == ""

@@ -11,7 +11,7 @@ import pytest
 from wirelake.wire.errors import CODES, DecodeError, EncodeError, NeedMore, WireError
 
 
-def test_an_error_says_what_where_and_why() -> None:
+def test_an_error_has_code_field_and_detail() -> None:
     error = DecodeError("short", "auth.client_id", 7, "expected 2 bytes, found 1")
     assert (error.code, error.field, error.offset) == ("short", "auth.client_id", 7)
     assert error.detail == "expected 2 bytes, found 1"

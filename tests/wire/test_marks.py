@@ -19,7 +19,7 @@ def test_a_marker_is_a_marker(name: str) -> None:
     assert issubclass(getattr(marks, name), Marker)
 
 
-def test_markers_compare_by_what_they_say() -> None:
+def test_markers_compare_by_value() -> None:
     assert marks.Only("a", "b") == marks.Only("b", "a")
     assert marks.Sizes(0, 4) != marks.Sizes(0, 4, dialect="upstream")
     assert marks.Sizes(0, 4).sizes == (0, 4)

@@ -38,7 +38,7 @@ SMALL = Protocol(
 )
 
 
-def test_a_protocol_says_what_it_is() -> None:
+def test_a_protocol_describes_itself() -> None:
     assert repr(COMET) == "<Protocol comet>"
     assert COMET.title == "comet: mobile push"
     assert COMET.doc.startswith("comet, mobile push")
@@ -91,7 +91,7 @@ def test_which_protocols_need_a_direction(name: str) -> None:
     assert find(name).directed == (name == "comet")
 
 
-def test_the_direction_must_be_said_where_it_matters() -> None:
+def test_the_direction_is_required_where_it_matters() -> None:
     data = b"\0\1\0"
     assert COMET.decode(data, direction="s2c") == Decoded(Ok(), 3)
     with pytest.raises(DecodeError):
@@ -101,7 +101,7 @@ def test_the_direction_must_be_said_where_it_matters() -> None:
             COMET.decode(data, direction=direction)  # type: ignore[arg-type]
 
 
-def test_the_direction_may_be_said_where_it_does_not() -> None:
+def test_the_direction_is_accepted_where_it_does_not_matter() -> None:
     data = TNY.encode(Packet(body=Ping()))
     assert TNY.decode(data, direction="c2s") == TNY.decode(data)
 
@@ -191,7 +191,7 @@ def test_the_result_is_always_bytes(given: Any) -> None:
 
 
 @pytest.mark.parametrize("given", ["abcd", [1, 2, 3, 4], None, 4])
-def test_nothing_but_bytes_comes_out(given: Any) -> None:
+def test_the_result_is_bytes(given: Any) -> None:
     with pytest.raises(EncodeError) as caught:
         KEY.encode(Key(key=given))
     assert caught.value.code == "bad_value"

@@ -309,7 +309,7 @@ def test_rows_that_cannot_be(cls: type[Layout], why: str) -> None:
     refused(cls, "n", why)
 
 
-def test_rows_stand_alone() -> None:
+def test_rows_are_the_only_part() -> None:
     class Bad(Layout):
         n: U8
         rows: Annotated[

@@ -187,7 +187,7 @@ def test_integers_of_either_order() -> None:
     assert rt.put_int_of(0x0102, 4, False, "f", "little") == b"\2\1\0\0"
 
 
-def test_sizes_that_a_type_can_say() -> None:
+def test_sizes_that_a_type_can_encode() -> None:
     assert rt.put_size_of(0xFFFFFF, 3, "f", "big") == b"\xff\xff\xff"
     assert rt.put_size_of(1, 3, "f", "little") == b"\1\0\0"
     assert refused(rt.put_size_of, 1 << 24, 3, "a.b", "big") == ("too_large", "a.b", None)

@@ -103,7 +103,7 @@ def names(layouts: list[m.Layout]) -> list[str]:
     return [layout.name for layout in layouts]
 
 
-def test_what_stands_directly_inside_comes_in_wire_order() -> None:
+def test_direct_children_are_in_wire_order() -> None:
     assert names(list(inner(build(Middle)))) == ["inside", "leaf", "staged"]
     assert names(list(inner(build(Frame)))) == ["middle", "other"]
     assert names(list(inner(build(Leaf)))) == []

@@ -46,7 +46,7 @@ def test_each_address_and_each_status_is_asked_for() -> None:
             assert (each.method, each.path, status) in asked, (each.path, status)
 
 
-def test_who_may_ask_is_as_described() -> None:
+def test_access_is_as_described() -> None:
     asyncio.run(_who())
 
 

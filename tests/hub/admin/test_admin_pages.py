@@ -20,7 +20,7 @@ OPEN = ("/healthz", "/readyz", "/varz", "/metrics")
 GUARDED = ("/connz", "/topicz", "/clientz", "/v1/dead", "/v1/inbox/anna", "/v1/tail")
 
 
-def test_on_loopback_health_is_for_everybody_and_the_rest_is_not() -> None:
+def test_on_loopback_only_health_needs_no_token() -> None:
     asyncio.run(_who_may_ask())
 
 
@@ -84,7 +84,7 @@ async def _connections() -> None:
     "path",
     ["/connz?limit=-1", "/connz?limit=x", "/connz?offset=99999999999999", "/connz?protocol=no"],
 )
-def test_what_is_wrong_with_a_query_is_said(path: str) -> None:
+def test_an_invalid_query_is_reported(path: str) -> None:
     asyncio.run(_refused(path, 400))
 
 
@@ -100,7 +100,7 @@ async def _refused(path: str, status: int) -> None:
         assert set(answer.json) == {"error", "message"}
 
 
-def test_counters_and_metrics_say_the_same() -> None:
+def test_counters_and_metrics_agree() -> None:
     asyncio.run(_counters())
 
 

@@ -75,7 +75,7 @@ BAD: list[tuple[Any, int, str]] = [
 
 
 @pytest.mark.parametrize(("body", "status", "code"), BAD)
-def test_what_is_wrong_is_said(body: Any, status: int, code: str) -> None:
+def test_invalid_requests_are_reported(body: Any, status: int, code: str) -> None:
     asyncio.run(_wrong(body, status, code))
 
 

@@ -39,7 +39,7 @@ async def _rows() -> None:
         assert (await admin.get("/v1/tables/messages")).status == 404
 
 
-def test_there_are_none_unless_the_configuration_says_so() -> None:
+def test_there_are_none_by_default() -> None:
     asyncio.run(_none())
 
 

@@ -115,7 +115,7 @@ def _nothing() -> None:
     return None
 
 
-def test_topics_say_what_was_published_and_pushed() -> None:
+def test_topics_count_published_and_pushed() -> None:
     asyncio.run(_topics())
 
 

@@ -31,7 +31,7 @@ def test_defaults_are_those_of_the_hub() -> None:
     assert "| `certificate` | text | *required* |" in text
 
 
-def test_types_are_in_words() -> None:
+def test_types_are_described() -> None:
     assert type_words(str | tuple[str, ...]) == "text or list of text"
     assert type_words(Literal["a", "b"]) == '`"a"`, `"b"`'
     assert type_words(bool) == "true or false"

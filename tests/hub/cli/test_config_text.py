@@ -26,7 +26,7 @@ def test_as_it_is_written_it_changes_nothing() -> None:
     assert make_config(tomllib.loads(config_text())) == Config()
 
 
-def test_every_key_stands_there_with_its_default_and_a_meaning() -> None:
+def test_every_key_has_its_default_and_a_description() -> None:
     text = re.sub(r"(?m)^#(?=[a-z_0-9]+ = )", "", config_text())
     written_tables = tomllib.loads(text)
     config = Config()

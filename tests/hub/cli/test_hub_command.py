@@ -48,7 +48,7 @@ def ask(hub: HubProcess, path: str, body: dict[str, Any] | None = None) -> Any:
         line.close()
 
 
-def test_it_says_where_it_listens_then_ready_and_ends_on_a_signal(tmp_path: Path) -> None:
+def test_it_prints_addresses_then_ready_and_ends_on_a_signal(tmp_path: Path) -> None:
     with hub_process(tmp_path) as hub:
         names = [line.split()[1] for line in hub.lines[:-1]]
         assert names == ["esnp", "tny", "relay", "magline", "comet", "admin"]

@@ -69,7 +69,7 @@ def _connection(it: Running) -> comet.CometConnection:
     return connection
 
 
-def test_what_waited_comes_in_pages_until_there_is_none() -> None:
+def test_stored_notifications_are_fetched_in_pages() -> None:
     asyncio.run(_what_waited_comes_in_pages())
 
 
@@ -95,7 +95,7 @@ async def _what_waited_comes_in_pages() -> None:
             assert max(sizes) < SEND_COUNT, "a page is as large as its frame, not as its count"
 
 
-def test_one_client_alone_and_those_who_are_online() -> None:
+def test_one_client_and_all_online_clients() -> None:
     asyncio.run(_one_client_alone())
 
 
@@ -265,14 +265,14 @@ async def _thousands_of_tiny_frames(command: object) -> None:
         assert await bob.ask(Heartbeat()) == Ok()
 
 
-def test_a_heartbeat_brings_what_is_old_and_not_acknowledged(
+def test_a_heartbeat_resends_old_unacknowledged_notifications(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(comet, "RESEND_S", 0.0)
     asyncio.run(_a_heartbeat_resends([b"old"]))
 
 
-def test_a_heartbeat_brings_nothing_that_is_young() -> None:
+def test_a_heartbeat_resends_no_recent_notifications() -> None:
     asyncio.run(_a_heartbeat_resends([]))
 
 

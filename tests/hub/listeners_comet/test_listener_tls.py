@@ -38,7 +38,7 @@ async def _reloaded(folder: Path) -> None:
         assert await alice.ask(Heartbeat()) == Ok()
 
 
-def test_a_client_without_a_certificate_is_sent_away(tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_is_refused(tmp_path: Path) -> None:
     asyncio.run(_client_certificates(tmp_path))
 
 

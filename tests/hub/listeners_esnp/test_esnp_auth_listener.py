@@ -29,7 +29,7 @@ def test_nothing_but_signing_on_is_possible_before_it() -> None:
     run(test())
 
 
-def test_wrong_tokens_are_slowed_down_and_then_close() -> None:
+def test_wrong_tokens_close_after_the_last_attempt() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"], limits={"auth_attempts": 2}) as it:
             async with connected(it) as peer:

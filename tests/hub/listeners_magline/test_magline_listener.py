@@ -133,7 +133,7 @@ async def _small_frames() -> None:
         assert (await stranger.next(Refused)).error_number == ErrorNumber.TOO_LARGE
 
 
-def test_a_slow_call_of_a_client_that_is_gone_is_given_up() -> None:
+def test_a_slow_call_is_cancelled_when_its_client_disconnects() -> None:
     asyncio.run(_given_up())
 
 
@@ -194,7 +194,7 @@ async def _static_key(folder: Path) -> None:
     assert keys[0] == keys[1]
 
 
-def test_anybody_may_do_anything_where_that_is_wanted() -> None:
+def test_auth_none_allows_everything() -> None:
     asyncio.run(_anybody())
 
 
@@ -209,7 +209,7 @@ async def _anybody() -> None:
         assert (await somebody.pushed())["content"] == "hello"
 
 
-def test_a_client_that_comes_back_goes_on_where_it_was() -> None:
+def test_a_reconnecting_client_resumes_its_session() -> None:
     asyncio.run(_resumes())
 
 
@@ -234,7 +234,7 @@ async def _resumes() -> None:
                 assert result == ["while away", "to the third"]
 
 
-def test_pushes_go_only_to_who_had_them_before() -> None:
+def test_a_resumed_session_gets_pushes_only_if_it_had_them() -> None:
     asyncio.run(_resumes_without_pushes())
 
 
@@ -253,7 +253,7 @@ async def _resumes_without_pushes() -> None:
 
 
 @pytest.mark.parametrize("change", [remove_client, rotate_client])
-def test_a_credential_that_is_gone_ends_its_tickets(change: object) -> None:
+def test_a_removed_credential_invalidates_its_tickets(change: object) -> None:
     asyncio.run(_revoked(change))
 
 

@@ -58,7 +58,7 @@ def test_calls_work_after_sign_on() -> None:
 
 
 @pytest.mark.parametrize(("protocol", "body"), [(1001, b"x"), (11, b"{}"), (1999, None)])
-def test_nothing_else_goes_before_signing_on(protocol: int, body: bytes | None) -> None:
+def test_only_sign_on_is_allowed_first(protocol: int, body: bytes | None) -> None:
     async def go() -> None:
         async with (
             running(listeners=["tny"], services=demo_services()) as it,
@@ -133,7 +133,7 @@ def test_answers_come_in_the_order_of_the_work() -> None:
     asyncio.run(go())
 
 
-def test_too_many_calls_under_way_are_refused() -> None:
+def test_too_many_calls_in_flight_are_refused() -> None:
     async def go() -> None:
         async with (
             running(
@@ -150,7 +150,7 @@ def test_too_many_calls_under_way_are_refused() -> None:
     asyncio.run(go())
 
 
-def test_a_call_is_cancelled_when_its_caller_is_gone() -> None:
+def test_a_call_is_cancelled_when_its_caller_disconnects() -> None:
     async def go() -> None:
         started, ended = asyncio.Event(), asyncio.Event()
         services = Services()

@@ -44,7 +44,7 @@ def test_what_is_published_is_pushed() -> None:
     asyncio.run(go())
 
 
-def test_what_is_not_acknowledged_comes_again() -> None:
+def test_unacknowledged_notifications_are_sent_again() -> None:
     async def go() -> None:
         async with running(listeners=["tny"], clients=["alice"]) as it:
             token = it.tokens["alice"]
@@ -131,7 +131,7 @@ def test_calls_in_flight_finish_when_the_hub_stops() -> None:
     asyncio.run(go())
 
 
-def test_many_publishes_are_under_way_at_a_time() -> None:
+def test_many_publishes_are_in_flight_at_a_time() -> None:
     async def go() -> None:
         async with running(listeners=["tny"], clients=["alice"], tny={"auth": "token"}) as it:
             async with tny_client(it.address("tny")) as client:

@@ -55,7 +55,7 @@ async def _unasked() -> None:
     assert not {"frame", "frame_hex", "dialect"} & row.keys()
 
 
-def test_who_signs_on_by_a_call_shows_no_bytes() -> None:
+def test_a_sign_on_by_a_call_shows_no_bytes() -> None:
     asyncio.run(_call())
 
 

@@ -28,7 +28,7 @@ def facts_of(folder: Path) -> list[dict[str, Any]]:
     return [row for _, row in read_tables(sealed_files(folder), tables=["facts"])]
 
 
-def test_facts_say_what_the_wire_does_not(tmp_path: Path) -> None:
+def test_facts_contain_what_the_wire_does_not_carry(tmp_path: Path) -> None:
     asyncio.run(_facts(tmp_path))
 
 
@@ -99,7 +99,7 @@ async def _rotated(folder: Path) -> None:
         assert not [row for row in rows if row["sealed"]]
 
 
-def test_a_recording_that_cannot_be_written_goes_on_when_it_can(tmp_path: Path) -> None:
+def test_a_recording_continues_when_it_can_be_written_again(tmp_path: Path) -> None:
     """The hub serves meanwhile; the recording says itself how much of that it does not have."""
     config = FREE_PORTS.replace("[esnp]\n", '[esnp]\nauth = "none"\n')
     folder = tmp_path / "recordings"

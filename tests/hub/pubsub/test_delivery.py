@@ -14,7 +14,7 @@ def _ack(it: LocalTopics, ear: Receiver, *ids: str) -> int:
     return it.topics.ack(ear, ids)  # type: ignore[arg-type]
 
 
-def test_what_waited_is_pushed_oldest_first_and_then_what_comes(tmp_path: Path) -> None:
+def test_stored_notifications_are_pushed_first_oldest_first(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             first = it.sign_on("ann", "esnp")
@@ -35,7 +35,7 @@ def test_what_waited_is_pushed_oldest_first_and_then_what_comes(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("protocol", ["esnp", "comet"])
-def test_in_flight_is_bounded_and_goes_on_with_acks(tmp_path: Path, protocol: str) -> None:
+def test_in_flight_is_bounded_and_continues_with_acks(tmp_path: Path, protocol: str) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], in_flight=3) as it:
             ann = it.sign_on("ann", protocol)
@@ -102,7 +102,7 @@ def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_comet_is_pushed_what_is_new_and_asks_for_what_waited(tmp_path: Path) -> None:
+def test_comet_gets_new_notifications_pushed_and_fetches_stored_ones(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
@@ -128,7 +128,7 @@ def test_comet_is_pushed_what_is_new_and_asks_for_what_waited(tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_comet_that_never_asks_keeps_what_waits_over_reconnects(tmp_path: Path) -> None:
+def test_comet_without_fetching_keeps_stored_notifications_over_reconnects(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             await it.subscribe(it.sign_on("ann"), "@a")
@@ -208,7 +208,7 @@ def test_a_connection_gets_notifications_once_it_may_receive(tmp_path: Path) -> 
     asyncio.run(run())
 
 
-def test_a_new_form_holds_for_what_comes_after_it(tmp_path: Path) -> None:
+def test_a_new_form_applies_to_later_notifications(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
@@ -261,7 +261,7 @@ def test_what_was_acknowledged_stays_so_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_client_without_an_id_gets_what_comes_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_client_without_an_id_gets_pushes_and_stores_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, in_flight=2) as it:
             ear = it.nobody()

@@ -13,7 +13,7 @@ from wirelake.hub.pubsub.notifications import Publication
 from .local_topics import local_topics
 
 
-def test_it_goes_to_everybody_who_has_the_topic(tmp_path: Path) -> None:
+def test_a_publish_reaches_all_subscribers_of_the_topic(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob", "eve"]) as it:
             ann, bob, eve = (it.sign_on(name) for name in ("ann", "bob", "eve"))
@@ -85,7 +85,7 @@ def test_order_over_topics_holds_within_a_turn(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_newcomer_gets_nothing_that_was_published_before_it_came(tmp_path: Path) -> None:
+def test_a_new_subscriber_gets_nothing_published_before(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann = it.sign_on("ann", "esnp")
@@ -247,7 +247,7 @@ def test_what_may_be_published_to(tmp_path: Path, topic: str) -> None:
     asyncio.run(run())
 
 
-def test_numbers_go_on_when_the_clock_goes_back(tmp_path: Path) -> None:
+def test_numbers_increase_when_the_clock_goes_back(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
             first = await it.publish("@a", ttl_s=0)
@@ -261,7 +261,7 @@ def test_numbers_go_on_when_the_clock_goes_back(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_subscription_is_older_than_what_comes_after_a_kill_in_the_same_second(
+def test_a_subscription_precedes_publishes_after_a_kill_in_the_same_second(
     tmp_path: Path,
 ) -> None:
     async def run() -> None:

@@ -13,7 +13,7 @@ from wirelake.hub.store import remove_client
 from .local_topics import local_topics
 
 
-def test_what_has_expired_is_a_dead_letter_of_who_has_not_got_it(tmp_path: Path) -> None:
+def test_an_expired_notification_is_a_dead_letter_of_clients_without_it(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob", "eve"]) as it:
             ann, bob, eve = (it.sign_on(name) for name in ("ann", "bob", "eve"))
@@ -107,7 +107,7 @@ def test_clients_without_an_id_have_a_quota(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
+def test_a_redriven_notification_is_sent_again_and_is_durable(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
@@ -141,7 +141,7 @@ def test_redriven_goes_to_its_client_again_and_survives(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_what_everybody_has_acknowledged_is_deleted(tmp_path: Path) -> None:
+def test_notifications_acknowledged_by_all_are_deleted(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
             ann, bob = it.sign_on("ann"), it.sign_on("bob")
@@ -168,7 +168,7 @@ def test_what_everybody_has_acknowledged_is_deleted(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_a_topic_that_comes_back_at_once_is_whole(tmp_path: Path) -> None:
+def test_a_topic_subscribed_again_at_once_is_complete(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = it.sign_on("ann")
@@ -205,7 +205,7 @@ def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_the_same_id_again_is_somebody_else(tmp_path: Path) -> None:
+def test_the_same_id_again_is_another_client(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             await it.subscribe(it.sign_on("ann"), "@a")

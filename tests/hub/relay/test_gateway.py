@@ -121,7 +121,7 @@ def test_a_lost_link_is_replaced_by_another_of_the_same_backend() -> None:
     asyncio.run(go())
 
 
-def test_a_backend_that_comes_back_in_time_still_knows_its_users() -> None:
+def test_a_backend_that_reconnects_in_time_keeps_its_users() -> None:
     async def go() -> None:
         async with (
             backend("one") as one,
@@ -186,7 +186,7 @@ def test_a_user_is_signed_on_at_the_new_backend(tmp_path: Path) -> None:
     asyncio.run(go())
 
 
-def test_a_user_that_the_new_backend_does_not_know_is_sent_away() -> None:
+def test_a_user_unknown_to_the_new_backend_is_disconnected() -> None:
     async def go() -> None:
         relay = {"auth": "token"}
         async with (

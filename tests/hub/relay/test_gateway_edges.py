@@ -159,7 +159,7 @@ def test_a_drained_gateway_closes_users_and_links() -> None:
     asyncio.run(go())
 
 
-def test_a_backend_that_goes_down_leaves_its_users_to_the_others() -> None:
+def test_users_of_a_stopped_backend_move_to_others() -> None:
     async def go() -> None:
         async with (
             backend("two") as two,

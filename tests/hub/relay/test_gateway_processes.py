@@ -97,7 +97,7 @@ def _check(callers: list[Caller]) -> None:
     assert all(caller.client.session.state == "open" for caller in callers)
 
 
-def test_a_gateway_that_goes_down_says_so(tmp_path: Path) -> None:
+def test_a_stopping_gateway_closes_its_links(tmp_path: Path) -> None:
     with ExitStack() as processes:
         backend = processes.enter_context(backend_process(tmp_path / "backend"))
         gate = processes.enter_context(gateway_process(tmp_path / "gateway", [backend]))

@@ -124,7 +124,7 @@ def test_tunnels_call_services() -> None:
     asyncio.run(go())
 
 
-def test_a_tunnel_signs_on_like_anybody() -> None:
+def test_a_tunnel_signs_on_like_other_connections() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)
         async with (

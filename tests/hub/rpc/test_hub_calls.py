@@ -61,7 +61,7 @@ def test_what_is_refused(name: str, body: bytes, words: str) -> None:
     run(test())
 
 
-def test_a_publish_under_way_counts_as_running() -> None:
+def test_a_publish_in_flight_counts_as_running() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice"):
             await ask(it, "subscribe", b'{"topic": "t"}')

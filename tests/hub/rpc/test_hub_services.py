@@ -176,7 +176,7 @@ async def fails_midway() -> AsyncIterator[dict[str, int]]:
 
 
 @pytest.mark.parametrize("function", [fails, fails_later, fails_midway])
-def test_a_service_says_that_it_failed(function: Callable[..., Any]) -> None:
+def test_a_service_returns_an_error(function: Callable[..., Any]) -> None:
     assert refused(function) == ("failed", "out of paper")
 
 

@@ -70,7 +70,7 @@ def test_what_does_not_fit_is_refused(given: Any, words: str) -> None:
     assert words in caught.value.text
 
 
-def test_the_call_goes_where_it_is_asked_for() -> None:
+def test_the_call_is_passed_to_its_parameter() -> None:
     def between(a: int, call: Call, b: int = 2) -> None: ...
 
     arguments = Arguments(between)
@@ -80,7 +80,7 @@ def test_the_call_goes_where_it_is_asked_for() -> None:
     assert arguments.read(b'{"a": 1, "b": 3}', CALL) == (1, CALL, 3)
 
 
-def test_who_wants_the_call_alone_reads_the_body_itself() -> None:
+def test_a_function_with_only_the_call_reads_the_body() -> None:
     def raw(call: Call) -> None: ...
 
     assert Arguments(raw).read(b"\x00 no JSON", CALL) == (CALL,)

@@ -59,7 +59,7 @@ def test_mistakes_are_one_clear_line(tmp_path: Path) -> None:
         list_clients(tmp_path / "text")
 
 
-def test_a_removed_id_comes_back_as_somebody_else(tmp_path: Path) -> None:
+def test_a_removed_id_added_again_is_a_new_client(tmp_path: Path) -> None:
     path = tmp_path / "hub.sqlite3"
     add_client(path, "ann")
     first = list_clients(path)[0].number
@@ -115,7 +115,7 @@ def test_a_damaged_file_is_not_taken(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_settings_say_how_safe_it_is(tmp_path: Path) -> None:
+def test_settings_choose_durability(tmp_path: Path) -> None:
     async def run() -> None:
         for name, wanted in (("full", 2), ("normal", 1)):
             store = open_store(

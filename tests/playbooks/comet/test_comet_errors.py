@@ -108,12 +108,12 @@ def test_error_5_auth_required() -> None:
 
 
 @rule("comet.error.4")
-def test_every_code_has_its_words() -> None:
+def test_every_code_has_a_description() -> None:
     assert set(REASONS) == set(ErrorCode)
     assert all(REASONS.values())
 
 
-def test_words_of_ones_own_and_codes_of_ones_own() -> None:
+def test_custom_texts_and_custom_codes() -> None:
     book = server_book() >> AUTH << ASKED >> (lambda s: s.refuse(ErrorCode.TOO_BUSY, "later"))
     book = book << Error(error_code=6, reason="later")
     book = book >> AUTH << ASKED >> (lambda s: s.refuse(200))
@@ -155,7 +155,7 @@ def test_an_unknown_type() -> None:
 
 
 @rule("comet.class.unknown_type")
-def test_what_stands_before_it_is_delivered() -> None:
+def test_earlier_messages_are_delivered() -> None:
     """The first heartbeat is answered; of the rest nothing is read."""
     book = online() >> vector("bad_good_then_bad") << Emits(Beat()) << Ok()
     book = book << failed("unknown_type", offset=len(vector("auth")) + 3 + 2) << FORMAT_ILLEGAL

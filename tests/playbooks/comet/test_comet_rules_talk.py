@@ -203,7 +203,7 @@ def test_a_malformed_frame_is_answered_with_an_error_and_closes(state: str) -> N
 
 
 @rule("comet.16", "comet.17")
-def test_what_came_whole_before_it_is_answered_first() -> None:
+def test_complete_earlier_requests_are_answered_first() -> None:
     """Otherwise the client would take the error for the answer to its subscription."""
     command = Subscribe(topics=("@news",))
     book = online() >> command << Emits(Requested(command))

@@ -39,7 +39,7 @@ def test_heartbeats_before_sign_on_do_not_extend_the_deadline() -> None:
 
 
 @rule("comet.21")
-def test_silence_ends_a_connection() -> None:
+def test_an_idle_connection_is_closed() -> None:
     book = online() >> At(119.9) >> At(120.0) << failed("idle", side=Side.REMOTE)
     (book << closed("idle", clean=False)).done()
 
@@ -58,7 +58,7 @@ def test_pushes_of_our_own_do_not_count() -> None:
 
 
 @rule("comet.21")
-def test_a_client_says_that_it_is_alive() -> None:
+def test_a_client_sends_heartbeats() -> None:
     book = arrive(client_book()) >> At(39.9) >> At(40) << Heartbeat()
     book = book >> Ok() << Emits(Replied(Heartbeat(), Ok()))
     (book >> At(80) << Heartbeat()).done()
@@ -81,7 +81,7 @@ def test_a_reply_that_does_not_come_ends_it() -> None:
     assert session.next_timer() is None
 
 
-def test_each_reply_begins_the_time_anew() -> None:
+def test_each_reply_restarts_the_timeout() -> None:
     book = arrive(client_book()) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
     book = book >> (lambda s: s.send(Heartbeat())) << Heartbeat()
     book = book >> At(20) >> TopicList(topics=()) << EmitsKind.of(Replied)
@@ -94,7 +94,7 @@ def test_an_unanswered_auth_ends_it() -> None:
     (book >> At(30) << failed("timeout") << closed("timeout")).done()
 
 
-def test_a_heartbeat_waits_where_one_command_is_under_way() -> None:
+def test_a_heartbeat_waits_for_the_command_in_flight() -> None:
     options = ClientOptions(one_at_a_time=True, reply_timeout_s=100)
     book = arrive(client_book(options)) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
     book = book >> At(40) >> At(80)
@@ -116,7 +116,7 @@ def test_the_end_stops_every_timer() -> None:
     assert both.server.next_timer() is None
 
 
-def test_a_client_whose_server_goes_knows_what_is_lost() -> None:
+def test_lost_requests_are_reported_when_the_server_closes() -> None:
     book = arrive(client_book()) >> (lambda s: s.send(GetTopicList())) << GetTopicList()
     book = book >> Eof() << failed("connection_lost") << closed("eof", clean=False)
     session: Any = book.done()

@@ -282,7 +282,7 @@ def test_at_the_end_every_call_fails(end: Any, side: Side) -> None:
 
 
 @rule("esnp.3.timeouts")
-def test_silence_can_be_limited() -> None:
+def test_an_idle_limit_can_be_set() -> None:
     options = SessionOptions(idle_limit_s=10)
     dialogue = book(options) >> At(9) >> m(EVENT) << EmitsKind.of(Announced) >> At(18.9)
     (dialogue >> At(19) << failed("idle") << closed("idle", clean=False)).done()

@@ -143,7 +143,7 @@ def test_without_a_usable_to_the_default_counts(query: str) -> None:
 
 
 @rule("esnp.8.3")
-def test_what_the_caller_says_goes_before_to() -> None:
+def test_the_timeout_of_the_caller_overrides_to() -> None:
     dialogue = book(role=Role.CLIENT)
     dialogue = dialogue >> (lambda s: s.request_to("esnp://_/test/add?to=9000", timeout_s=1))
     dialogue = dialogue << m(REQUEST, mid(1), to("test", "add"))
@@ -260,7 +260,7 @@ def test_a_server_may_require_a_major_version() -> None:
 
 
 @rule("esnp.8.8")
-def test_a_caller_may_say_its_version() -> None:
+def test_a_caller_may_send_its_version() -> None:
     options = SessionOptions(version=version(2))
     dialogue = book(options, role=Role.CLIENT) >> (lambda s: s.request([]))
     dialogue = dialogue << m(REQUEST, version(2), mid(1))

@@ -78,7 +78,7 @@ def test_sequences_are_gathered_by_message_id() -> None:
 
 
 @rule("esnp.8.5")
-def test_the_first_part_says_what_is_asked() -> None:
+def test_the_first_part_names_the_target() -> None:
     """Kind, ASYNC and what a reply carries back."""
     first = m(INFO, ASYNC, mid(7), SeqNo(current=1, maximum=0))
     last = m(INFO, mid(7), SeqNo(current=2, maximum=2))
@@ -115,7 +115,7 @@ def test_a_part_that_cannot_be_one_is_refused_once(current: int, maximum: int) -
 
 @rule("esnp.8.5")
 @pytest.mark.parametrize("again", [1, 2])
-def test_a_part_that_comes_twice_is_refused(again: int) -> None:
+def test_a_repeated_part_is_refused(again: int) -> None:
     dialogue = book() >> part(7, 1, 0) >> part(7, 2, 0)
     dialogue = dialogue >> part(7, again, 0) << failed("seq_range") << _is_error
     (dialogue >> part(7, 3, 3)).done()
@@ -221,7 +221,7 @@ def test_a_reply_in_parts_must_end_in_time_too() -> None:
 
 
 @rule("esnp.8.5")
-def test_a_piece_that_comes_twice_is_dropped() -> None:
+def test_a_repeated_piece_is_dropped() -> None:
     dialogue = book(role=Role.CLIENT) >> (lambda s: s.request([])) << m(REQUEST, mid(1))
     dialogue = dialogue >> piece(1, 1, 0) << EmitsKind.of(Answered)
     dialogue = dialogue >> piece(1, 1, 0) << failed("seq_range", fatal=False)

@@ -186,7 +186,7 @@ def test_s4_s5_server() -> None:
 
 
 @rule("magline.S4", "magline.S5")
-def test_s5_server_says_that_a_request_failed() -> None:
+def test_s5_server_sends_the_error_of_a_request() -> None:
     _, book = open_server()
     book >> req(0x1001) << Emits(Requested(2, 0x1001, b""))
     book >> (lambda s: s.send(Failure(2, 0x10001))) << To(2, err(0x10001, 0x1001))

@@ -90,7 +90,7 @@ def test_15_server_an_unknown_session_is_refused() -> None:
 
 
 @rule("magline.15")
-def test_15_client_then_says_a_plain_syn() -> None:
+def test_15_client_then_sends_a_plain_syn() -> None:
     _, old = open_client(key=PINNED)
     assert isinstance(old.session, ClientSession)
     _, book = new_client(key=PINNED, ticket=old.session.ticket, seed="again")
@@ -299,7 +299,7 @@ def test_20_fin_is_legal_at_any_time() -> None:
 
 
 @rule("magline.20")
-def test_20_a_failed_step_says_its_err_and_fin_3() -> None:
+def test_20_a_failed_step_sends_its_err_and_fin_3() -> None:
     store = MemoryStore()
     peer, book = open_server(ORDER, store=store)
     book >> req(0x10, b"wrong") << Emits(Requested(2, 0x10, b"wrong", step=0))

@@ -271,7 +271,7 @@ def test_options_unknown_low_bits_are_skipped() -> None:
 
 
 @rule("magline.options")
-def test_options_a_tag_is_checked_wherever_other_options_stand() -> None:
+def test_options_a_tag_is_checked_between_any_other_options() -> None:
     peer, book = open_client()
     assert peer.sealer is not None
     options = b"\0\x10" + NO_TAG + b"\0\x04\0\0\0\x09" + b"\0\x01x"

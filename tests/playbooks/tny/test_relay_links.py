@@ -55,7 +55,7 @@ def test_a_gateway_opens_its_link_as_soon_as_it_is_connected(dialect: Dialect) -
 
 @rule("tny.5.link_open", "tny.5.link_opened")
 @both_dialects
-def test_a_server_registers_the_link_and_says_so(dialect: Dialect) -> None:
+def test_a_server_registers_and_confirms_the_link(dialect: Dialect) -> None:
     registry = LinkRegistry()
     link = server_link(registry, dialect=dialect)
     (
@@ -337,7 +337,7 @@ def test_link_close_is_answered_and_closes(book: Any, dialect: Dialect) -> None:
 
 @rule("tny.5.link_close")
 @pytest.mark.parametrize("book", [open_gateway, open_server])
-def test_who_closes_waits_for_the_answer(book: Any) -> None:
+def test_the_closing_side_waits_for_the_answer(book: Any) -> None:
     (
         book()
         >> (lambda s: s.close("stopping"))

@@ -143,7 +143,7 @@ def test_auto_does_not_put_the_rest_of_a_pong_after_something_else() -> None:
 
 @rule("tny.8.1")
 @pytest.mark.parametrize("size", [1, 3, 4, 700])
-def test_auto_skips_what_a_tick_says_it_carries_however_it_is_cut(size: int) -> None:
+def test_auto_skips_the_declared_content_of_a_tick_however_it_is_cut(size: int) -> None:
     tick = PONG5 + size.to_bytes(4, "little") + b"tny." * (size // 4) + b"?" * (size % 4)
     stream = tick + Peer().encode(push(1, MOVE))
     for step in (1, 2, 5, len(stream)):
@@ -156,7 +156,7 @@ def test_auto_skips_what_a_tick_says_it_carries_however_it_is_cut(size: int) -> 
 
 
 @rule("tny.8.1")
-def test_auto_refuses_a_tick_that_says_it_carries_more_than_the_limit() -> None:
+def test_auto_refuses_a_tick_that_declares_more_than_the_limit() -> None:
     (
         raw_book("auto", tell_errors=False, max_payload=100)
         >> PING5 + (101).to_bytes(4, "little")

@@ -178,7 +178,7 @@ def test_not_strict_reads_what_the_original_reads(dialect: Any) -> None:
 
 
 @pytest.mark.parametrize("role", sorted(ROLES))
-def test_an_error_says_where_in_the_stream_it_shows(role: str) -> None:
+def test_an_error_has_its_offset_in_the_stream(role: str) -> None:
     peer = Peer()
     first = peer.encode(push(1, MOVE))
     stray = peer.encode(response(2, request(9, MOVE)))

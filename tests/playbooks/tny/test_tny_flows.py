@@ -217,7 +217,7 @@ def test_an_unknown_protocol_is_answered_205_without_a_body(dialect: Dialect) ->
 
 @rule("tny.6.push")
 @both_dialects
-def test_a_push_wants_no_answer(dialect: Dialect) -> None:
+def test_a_push_is_not_answered(dialect: Dialect) -> None:
     news = push(1, CHAT, b"")
     assert news.to_message == 0
     (client_book(Peer(dialect)) >> news << Emits(Pushed(news))).done()
@@ -264,7 +264,7 @@ def test_no_pings_are_sent_by_default() -> None:
 
 @rule("tny.6.idle")
 @both_dialects
-def test_a_client_that_says_nothing_for_180_seconds_is_dropped(dialect: Dialect) -> None:
+def test_a_client_silent_for_180_seconds_is_dropped(dialect: Dialect) -> None:
     (
         server_book(Peer(dialect))
         >> At(100)

@@ -147,7 +147,7 @@ def test_a_response_can_have_headers_of_its_own() -> None:
 
 
 @rule("tny.11.2")
-def test_a_node_hands_a_message_on_as_it_is() -> None:
+def test_a_node_forwards_a_message_unchanged() -> None:
     carried = Message(
         id=8, line=2, protocol=MOVE, time=5, forward_header=b"from here to there", body=HELLO
     )

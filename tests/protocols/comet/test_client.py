@@ -29,7 +29,7 @@ def test_a_client_after_the_end() -> None:
     assert client.to_send() == b""
 
 
-def test_auth_while_one_is_under_way() -> None:
+def test_auth_while_another_is_pending() -> None:
     client = client_in("authenticating")
     with pytest.raises(SessionError, match="send auth is not allowed in state authenticating"):
         client.send(AUTH)

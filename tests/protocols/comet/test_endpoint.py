@@ -35,7 +35,7 @@ def test_content_is_covered_the_same_way_at_both_ends() -> None:
         assert with_content(covered, HELLO.content) == HELLO
 
 
-def test_the_words_of_an_error_are_the_original_s() -> None:
+def test_the_texts_of_errors_are_the_original_ones() -> None:
     for name in ("error_token_expired", "error_client_not_found", "error_client_dup"):
         fields = VECTORS[name]["expect"]["fields"]
         assert REASONS[fields["error_code"]] == fields["reason"]

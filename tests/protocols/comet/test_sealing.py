@@ -516,7 +516,7 @@ def test_hipush_content_round_trip(content: bytes) -> None:
     assert cipher.open(sealed) == content
 
 
-def test_hipush_content_wants_to_be_asked_for() -> None:
+def test_hipush_content_must_be_enabled() -> None:
     with pytest.raises(EncodeError, match="bad_config"):
         HipushContent(b"throwawa")
     with pytest.raises(EncodeError, match="bad_config"):

@@ -50,7 +50,7 @@ messages = st.lists(rows, max_size=8).map(lambda found: Message(rows=tuple(found
 
 @pytest.mark.parametrize("revision", ["frames", "lines"])
 @given(value=messages)
-def test_facts_are_what_the_rows_say(revision: Any, value: Message) -> None:
+def test_the_summary_matches_the_rows(revision: Any, value: Message) -> None:
     found = summarize(value, revision)
     assert found.kind == message.kind(value)
     assert found.flags == set(message.flags(value))

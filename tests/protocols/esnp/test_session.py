@@ -58,7 +58,7 @@ def test_the_table_is_what_happens(role: Role) -> None:
 # -- misuse raises, and changes nothing ------------------------------------------------------
 
 
-def test_an_answer_is_not_sent_by_hand() -> None:
+def test_an_answer_cannot_be_sent_as_a_message() -> None:
     both = pair()
     both.client.request([])
     both.run()
@@ -202,7 +202,7 @@ def test_a_timer_that_is_early_does_nothing() -> None:
     assert one.events() == [CallFailed(2, "timeout")]
 
 
-def test_many_calls_under_way_cost_no_more_each() -> None:
+def test_many_calls_in_flight_cost_no_more_each() -> None:
     one = EsnpSession(Role.CLIENT, SessionOptions(max_calls=5_000))
     numbers = [one.request([], timeout_s=10 + n) for n in range(5_000)]
     one.to_send()

@@ -35,7 +35,7 @@ def test_a_row_of_any_name(name: str, value: bytes) -> None:
     st.integers(0, 255),
     st.integers(0, 1 << 45),
 )
-def test_an_event_says_what_the_notification_says(
+def test_an_event_has_the_fields_of_the_notification(
     content: bytes, topic: str | None, kind: int, ts_ms: int
 ) -> None:
     notification = Notification(1, "m000000000000001", topic, content, kind, ts_ms, 0)

@@ -109,7 +109,7 @@ def test_the_head_has_16_bytes() -> None:
     assert len(bare) == 16 + 4
 
 
-def test_msg_header_stands_between_head_and_body() -> None:
+def test_msg_header_is_between_head_and_body() -> None:
     frame = Frame(seq=1, reply_to=9, body=layout.Err(business_cmd=1, error_number=2))
     data = PROTOCOL.encode(frame)
     assert data[16:22] == bytes([0, 4, 0, 0, 0, 9])

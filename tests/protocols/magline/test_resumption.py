@@ -141,14 +141,14 @@ def test_revoking_ends_all_states_of_a_principal() -> None:
     assert store.revoke("ann") == 0
 
 
-def test_the_least_recently_used_goes_first() -> None:
+def test_the_least_recently_used_is_evicted_first() -> None:
     store = holding(A, B, options=ResumptionOptions(max_sessions=2))
     store.disconnect(A, 1.0)
     store.save(C, state(), 2.0)
     assert [store.find(each, 2.0) is not None for each in (A, B, C)] == [True, False, True]
 
 
-def test_who_never_authenticated_goes_before_all_others() -> None:
+def test_unauthenticated_sessions_are_evicted_first() -> None:
     store = holding(A, B, options=ResumptionOptions(max_sessions=3))
     for number in range(50):
         store.save(bytes([number]), state(ready=False), 0.0)

@@ -119,7 +119,7 @@ def test_a_server_answers_what_was_asked_and_only_once() -> None:
     misused("bad_state", lambda: other.send(Failure(seq)))
 
 
-def test_a_server_says_nothing_before_the_syn() -> None:
+def test_a_server_sends_nothing_before_the_syn() -> None:
     other = server()
     misused("bad_state", lambda: other.send(Push(1)))
     misused("bad_state", lambda: other.identify("ann"))

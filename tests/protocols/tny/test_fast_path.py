@@ -340,7 +340,7 @@ def test_an_application_may_push_while_it_answers() -> None:
     assert replied.response.time == pushed.message.time == 5_000
 
 
-def test_who_writes_with_options_answers_no_request_at_once() -> None:
+def test_no_fast_path_with_options() -> None:
     options = ServerOptions(writing=TransformConfig(verify=True))
     client, server = ClientSession(access_id=7), ServerSession(options)
     server.fast_handler = lambda _, body, __: body

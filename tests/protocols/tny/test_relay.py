@@ -242,7 +242,7 @@ def test_pack_ids_begin_again_after_the_last() -> None:
         assert int.from_bytes(link.to_send()[7:11], "little") == wanted_id
 
 
-def test_a_link_says_when_it_has_something_to_fetch() -> None:
+def test_a_link_reports_when_data_is_available() -> None:
     link = gateway_link()
     assert link.dirty
     link.to_send()

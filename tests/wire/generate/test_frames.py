@@ -371,7 +371,7 @@ def test_an_encoder_knows_its_bodies() -> None:
     assert (caught.value.code, caught.value.field) == ("bad_value", "packet.body")
 
 
-def test_an_encoder_refuses_what_the_length_cannot_say() -> None:
+def test_an_encoder_refuses_sizes_beyond_the_length_field() -> None:
     with pytest.raises(EncodeError) as caught:
         PACKET.encode(Packet(body=Envelope(kind=1, rest=bytes(65535))))
     assert (caught.value.code, caught.value.field) == ("too_large", "envelope.length")

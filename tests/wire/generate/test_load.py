@@ -139,7 +139,7 @@ def test_another_declaration_has_another_file(cache: Path) -> None:
     assert len(list(cache.glob("*.py"))) == 2
 
 
-def test_a_damaged_file_is_written_anew(cache: Path) -> None:
+def test_a_damaged_file_is_rewritten(cache: Path) -> None:
     load_codec(protocol(), "seed")
     (path,) = cache.glob("*.py")
     path.write_text("raise SystemExit('not me')\n", encoding="utf-8")
@@ -148,7 +148,7 @@ def test_a_damaged_file_is_written_anew(cache: Path) -> None:
     assert list(cache.glob("*.py")) == [path]
 
 
-def test_a_file_that_is_no_text_is_written_anew(cache: Path) -> None:
+def test_a_file_that_is_not_text_is_rewritten(cache: Path) -> None:
     load_codec(protocol(), "seed")
     (path,) = cache.glob("*.py")
     path.write_bytes(b"\xff\xfe\x00")

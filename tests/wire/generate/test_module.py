@@ -72,7 +72,7 @@ def test_there_is_a_file_for_every_default_dialect() -> None:
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: f"{path.parent.name}-{path.stem}")
-def test_a_generated_file_says_so_and_parses(path: Path) -> None:
+def test_a_generated_file_is_marked_and_parses(path: Path) -> None:
     source = SOURCES[path]
     tree = ast.parse(source)
     doc = ast.get_docstring(tree) or ""

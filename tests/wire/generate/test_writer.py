@@ -499,7 +499,7 @@ def test_closed_names_refuse_other_numbers() -> None:
     assert refused(Options(spare=0, c=2)) == ("int_range", "options.c")
 
 
-def test_a_length_that_cannot_say_it() -> None:
+def test_a_size_beyond_the_length_field() -> None:
     inner = Inner(x=0, rest=bytes(65535))
     wide = Wide(text="", number=0, rest=b"")
     assert refused_outer(inner, wide) == ("too_large", "inner.length")

@@ -16,7 +16,7 @@ from wirelake.wire.views.describe import alternatives, fields
 
 
 @pytest.mark.parametrize("case", CASES, ids=name_of)
-def test_every_part_has_words(case: Case) -> None:
+def test_every_part_has_a_description(case: Case) -> None:
     for layout in case.protocol.layouts(case.dialect):
         found = {field.name: field for field in fields(layout)}
         for part in layout.parts:

@@ -160,7 +160,7 @@ def test_dialects_differ() -> None:
     assert 'name = "list", count = T.zigzag32' in dissector([ESNP])
 
 
-def test_options_know_what_goes_with_what() -> None:
+def test_options_have_their_commands() -> None:
     script = dissector([MAGLINE])
     assert (
         "[1] = { forbidden = { 0x1, 0x2, 0x400, 0x800," in script

@@ -200,7 +200,7 @@ def test_prose(text: str, wanted: str) -> None:
     assert prose(text) == wanted
 
 
-def test_small_words() -> None:
+def test_formatting_helpers() -> None:
     assert code("a") == "`a`"
     assert code("a`b") == "`` a`b ``"
     assert [hexadecimal(n) for n in (0, 10, 256)] == ["0x00", "0x0A", "0x0100"]
