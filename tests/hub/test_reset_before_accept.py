@@ -32,19 +32,17 @@ def test_nothing_is_left_of_them(tmp_path: Path) -> None:
             for name in names:
                 for _ in range(20):
                     _connect_and_reset(it.address(name))
+            counters = it.hub.counters
             for name in names:
                 await until(
-                    lambda name=name: sum(
-                        count for (protocol, _), count in it.hub.counters.drops.items()
-                        if protocol == name
-                    ) + it.hub.counters.accepted[name] >= 20,
-                    f"all peers of {name} are accepted",
-                )  # fmt: skip
+                    lambda name=name: counters.accepted[name] == 20, f"peers of {name} are accepted"
+                )
             await until(lambda: not it.hub.connections, "no connection is left")
             await until(
                 lambda: len(os.listdir("/proc/self/fd")) <= before, "descriptors are closed"
             )
-            assert sum(it.hub.counters.drops.values()) > 0
+            assert sum(counters.close_reasons.values()) == 20 * len(names)
+            assert {reason for _, reason in counters.close_reasons} >= {"reset"}
         assert failures == []
         assert list(tmp_path.glob("*.open")) == []
 

@@ -200,7 +200,7 @@ class Connection(asyncio.Protocol):
         if peer is None:
             # Reset before it was accepted: uvloop finds no address. There is nothing to limit, to
             # record or to answer; without a session `connection_lost` does nothing.
-            self.hub.counters.dropped(self.protocol, "reset")
+            self.hub.counters.reset_before_accept(self.protocol)
             self.transport.abort()
             return
         self.peer = peer[:2]

@@ -129,6 +129,11 @@ class Counters:
         """Count a protocol error of a peer."""
         self.failures[protocol, code] += 1
 
+    def reset_before_accept(self, protocol: str) -> None:
+        """Count a connection that was gone when the hub accepted it."""
+        self.accepted[protocol] += 1
+        self.close_reasons[protocol, "reset"] += 1
+
     def dropped(self, protocol: str, reason: str) -> None:
         """Count a connection that the hub aborted."""
         self.drops[protocol, reason] += 1
