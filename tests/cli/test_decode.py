@@ -125,7 +125,10 @@ def test_nothing_to_decode(run: Run) -> None:
             ("tny", "--hex", "00", "--dialect", "x"),
             "unknown dialect 'x' of tny; expected one of seed, upstream",
         ),
-        (("tny", "--hex", "00", "--revision", "lines"), "unknown revision of tny 'lines'"),
+        (
+            ("tny", "--hex", "00", "--revision", "lines"),
+            "unknown revision 'lines' of tny; there are none",
+        ),
         (("esnp", "--hex", "00", "--keys", "f"), "esnp has no sealed parts"),
         (("relay", "--hex", "00", "--keys", "f"), "relay has no sealed parts"),
     ],

@@ -95,7 +95,7 @@ def test_show_a_layout_without_fields(run: Run) -> None:
     ("name", "words"),
     [
         ("nope", "expected one of esnp, tny"),
-        ("comet.nope", "expected one of frame, auth"),
+        ("comet.nope", "unknown layout 'nope' of comet; expected one of frame, auth"),
         ("", "unknown protocol"),
     ],
 )

@@ -302,7 +302,7 @@ def test_faults_are_counted_in_a_note(run: Run, traffic: Path) -> None:
         note = f"wirelake: {len(faults)} faults ("
         assert (note in found.err) == (table != "faults")
         if table != "faults":
-            assert f"wirelake read {traffic} --table faults shows them" in found.err
+            assert f"; for details: wirelake read {traffic} --table faults\n" in found.err
 
 
 def test_a_filter_error_points_at_the_place(run: Run, traffic: Path) -> None:

@@ -65,7 +65,7 @@ def test_a_table_and_a_bar(traffic: Path) -> None:
         f"first 4 of {count:,} rows by ts_ns; --limit 0 shows all; times are on 2026-01-05 UTC"
     )
     assert lines[6].startswith("hidden columns: ")
-    assert "--table faults shows them" in lines[7]
+    assert "; for details: wirelake read " in lines[7]
 
 
 @pytest.mark.parametrize("form", ["parquet", "arrow"])

@@ -144,8 +144,11 @@ KEY = "11" * 32
             "magline: expected exactly one of --key (the server's public key), --psk (a shared",
         ),
         (("magline://127.0.0.1:1", "--key", "zz"), "--key: expected 32 bytes or 64 hexadecimal"),
-        (("esnp://127.0.0.1:1", "--key", KEY), "esnp: unknown option '--key'; expected --dialect"),
-        (("comet://127.0.0.1:1", "--anonymous"), "comet: unknown option '--anonymous'; expected"),
+        (
+            ("esnp://127.0.0.1:1", "--key", KEY),
+            "unknown option '--key' of esnp; expected --dialect",
+        ),
+        (("comet://127.0.0.1:1", "--anonymous"), "unknown option '--anonymous' of comet; expected"),
         (("comet://127.0.0.1:1", "--key", KEY, "--plaintext"), "--key conflicts with --plaintext"),
         (("tny://127.0.0.1:1", "--dialect", "x"), "--dialect: expected one of seed, upstream"),
         (("tny://127.0.0.1:1", "--timeout", "nan"), "invalid --timeout nan; expected more than 0"),

@@ -61,7 +61,7 @@ def test_options_are_checked_by_name() -> None:
     for key in ("ab", "zz" * 32, b"short"):
         with pytest.raises(BadCall, match="pinned: expected 32 bytes"):
             make_settings("magline://h", pinned=key)
-    with pytest.raises(BadCall, match=r"^esnp: unknown option 'pinned'; expected dialect$"):
+    with pytest.raises(BadCall, match=r"^unknown option 'pinned' of esnp; expected dialect$"):
         make_settings("esnp://h", pinned=bytes(32))
     with pytest.raises(BadCall, match=r"^pinned conflicts with allow_plaintext$"):
         make_settings("comet://h", pinned=bytes(32), allow_plaintext=True)

@@ -126,7 +126,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(option: str) -> None:
         ("ports", "70000=comet", "invalid port '70000'; expected 1-65535"),
         ("ports", "80=nothing", "unknown protocol 'nothing'; expected one of esnp"),
         ("dialects", "nothing=seed", "unknown protocol 'nothing'; expected one of esnp"),
-        ("dialects", "tny=nothing", "unknown dialect of tny 'nothing'; expected one of seed"),
+        ("dialects", "tny=nothing", "unknown dialect 'nothing' of tny; expected one of seed"),
         ("keys", "nowhere.keys", "keys: no such file: nowhere.keys"),
         ("columns", "ts_ns,nothing", "columns: "),
         ("columns", "comet.nothing", "columns: "),

@@ -186,7 +186,7 @@ def test_columns_are_chosen(lake: Path) -> None:
     assert found.schema.names == ["latency_ns", "connection"]
     assert found.column("connection").to_pylist() == [0, 1, 2, 3]
     with pytest.raises(
-        LakeError, match="unknown column of calls 'nope'; expected one of connection, "
+        LakeError, match="unknown column 'nope' of calls; expected one of connection, "
     ):
         table(lake, "calls", columns=["nope"])
     with pytest.raises(LakeError, match="unknown table '_fold'; expected one of messages, "):

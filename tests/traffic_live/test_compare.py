@@ -88,6 +88,11 @@ def test_there_is_an_end_to_differences(live: LiveRun, tables: Any, tmp_path: Pa
     assert "more differences" in found.differences[-1]
 
 
+def test_no_truth(tmp_path: Path) -> None:
+    with pytest.raises(SimulateError, match="missing or invalid expected tables of a live run"):
+        compare_tables(None, tmp_path)
+
+
 def test_no_lake(live: LiveRun, tmp_path: Path) -> None:
     with pytest.raises(SimulateError, match="nothing"):
         compare(tmp_path / "nothing", live.truth)

@@ -35,12 +35,12 @@ class CommandError(Exception):
 
 
 def unknown_name(
-    kind: str, name: str, known: Iterable[str], ctx: click.Context | None = None
+    kind: str, name: str, known: Iterable[str], ctx: click.Context | None = None, *, of: str = ""
 ) -> click.UsageError:
     """Return the usage error for a name that is not among the known ones."""
     from wirelake.wire.errors import unknown  # 0.1 s: only when there is something to report
 
-    return click.UsageError(unknown(kind, name, known), ctx)
+    return click.UsageError(unknown(kind, name, known, of=of), ctx)
 
 
 def missing_package(command: str, name: str) -> str:

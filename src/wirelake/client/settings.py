@@ -125,9 +125,7 @@ def _not_positive(option: str, value: object) -> BadOption:
 
 
 def _unknown_option(option: str, protocol: str, accepted: list[str]) -> BadOption:
-    return BadOption(
-        lambda name: f"{protocol}: {unknown('option', name(option), map(name, accepted))}"
-    )
+    return BadOption(lambda name: unknown("option", name(option), map(name, accepted), of=protocol))
 
 
 def _key(option: str, value: bytes | str | None) -> bytes | None:

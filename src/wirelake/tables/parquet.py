@@ -305,5 +305,5 @@ def _schema(name: str, columns: Sequence[str] | None) -> pa.Schema:
         return whole
     missing = [each for each in columns if each not in whole.names]
     if missing:
-        raise LakeError(unknown(f"column of {name}", missing[0], whole.names))
+        raise LakeError(unknown("column", missing[0], whole.names, of=name))
     return pa.schema([whole.field(each) for each in columns], metadata=whole.metadata)

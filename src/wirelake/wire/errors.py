@@ -145,13 +145,14 @@ class NeedMore(Exception):  # noqa: N818 - a result, not an error
 # -- texts that several packages share, so that the same mistake reads the same everywhere ---------
 
 
-def unknown(kind: str, name: object, known: Iterable[object]) -> str:
-    """Return the text for a name that is not among the known ones."""
+def unknown(kind: str, name: object, known: Iterable[object], *, of: str = "") -> str:
+    """Return the text for a name that is not among the known ones; `of` is whose name it is."""
     names = [str(each) for each in known]
+    problem = f"unknown {kind} {name!r}{f' of {of}' if of else ''}"
     if not names:
-        return f"unknown {kind} {name!r}; there are none"
+        return f"{problem}; there are none"
     expected = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return f"unknown {kind} {name!r}; expected {expected}"
+    return f"{problem}; expected {expected}"
 
 
 def invalid(kind: str, value: object, expected: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from .errors import EncodeError
+from .errors import EncodeError, unknown
 from .meaning import Meaning
 from .model import Direction
 from .model import Layout as LayoutModel
@@ -91,10 +91,7 @@ class Protocol:
         if name is None:
             return self.dialects[0]
         if name not in self.dialects:
-            raise ValueError(
-                f"unknown dialect {name!r} of {self.name}; "
-                f"expected one of {', '.join(self.dialects)}"
-            )
+            raise ValueError(unknown("dialect", name, self.dialects, of=self.name))
         return name
 
     def model(self, dialect: str | None = None) -> LayoutModel:

@@ -47,7 +47,7 @@ def engine_event(table: str, row: dict[str, Any]) -> Event | None:
             event: Event = row["event"]
             return event
         case _:
-            raise ValueError(unknown("table of events", table, EVENT_TABLES))
+            raise ValueError(unknown("event table", table, EVENT_TABLES))
 
 
 class _State(msgspec.Struct):

@@ -97,7 +97,7 @@ def show(name: str, dialect: str | None, as_json: bool) -> None:
     chosen = check_dialect(protocol, dialect)
     layouts = {layout.name: layout for layout in protocol.layouts(chosen)}
     if second and second not in layouts:
-        raise unknown_name(f"layout of {protocol.name}", second, layouts)
+        raise unknown_name("layout", second, layouts, of=protocol.name)
     layout = layouts[second] if second else protocol.model(chosen)
     if as_json:
         click.echo(json_line(_layout_json(protocol, layout)))

@@ -61,7 +61,7 @@ def command(
 
     chosen = find_protocol(protocol)
     if revision is not None and revision not in chosen.revisions:
-        raise unknown_name(f"revision of {chosen.name}", revision, chosen.revisions)
+        raise unknown_name("revision", revision, chosen.revisions, of=chosen.name)
     if hex_text is not None and file is not None:
         raise click.UsageError("--hex conflicts with FILE")
     name, sent_in = check_dialect(chosen, dialect), check_direction(chosen, direction)

@@ -73,7 +73,7 @@ class FaultCounter:
         source = files[0] if len(files) == 1 else "…"
         print_notice(
             f"{counted(count, 'fault')}{so_far} ({kinds}{more});"
-            f" wirelake read {source} --table faults shows them"
+            f" for details: wirelake read {source} --table faults"
         )
 
 

@@ -222,8 +222,11 @@ def _ports(text: str) -> dict[int, str]:
 def _dialects(text: str) -> dict[str, str]:
     found = {}
     for name, dialect in _pairs("dialects", text, "tny=upstream"):
-        known = registry.find(_one_of("protocol", name, registry.names())).dialects
-        found[name] = _one_of(f"dialect of {name}", dialect, tuple(known))
+        protocol = registry.find(_one_of("protocol", name, registry.names()))
+        try:
+            found[name] = protocol.dialect(dialect)
+        except ValueError as error:
+            raise OptionError(str(error)) from error
     return found
 
 

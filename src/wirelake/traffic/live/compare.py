@@ -85,7 +85,9 @@ class _Comparer:
             self._truth = {name: self._table(name) for name in TABLES}
             self._clock_ns = int(figures["clock_ns"])
         except (OSError, ValueError, KeyError, pa.ArrowException) as error:
-            raise SimulateError(f"{truth}: no truth of a live run") from error
+            raise SimulateError(
+                f"{truth}: missing or invalid expected tables of a live run"
+            ) from error
         self._figures = 0
         self._count = 0
         self._differences: list[str] = []
