@@ -21,6 +21,13 @@ def test_an_error_has_code_field_and_detail() -> None:
     )
 
 
+@pytest.mark.parametrize("code", ["bad_args", "bad_config", "bad_value"])
+def test_a_detail_replaces_a_general_meaning(code: str) -> None:
+    error = EncodeError(code, "body", None, "unknown type 'foo'; expected one of a, b")
+    assert str(error) == f"{code} in body: unknown type 'foo'; expected one of a, b"
+    assert str(EncodeError(code)) == f"{code}: {CODES[code]}"
+
+
 def test_what_is_not_known_is_left_out() -> None:
     assert str(EncodeError("bad_url")) == "bad_url: an esnp:// address cannot be parsed or written"
     assert str(DecodeError("bad_end", "", 0)).startswith("bad_end at byte 0: ")

@@ -87,6 +87,9 @@ CODES: Final[dict[str, str]] = {
 }
 """Every code with its meaning."""
 
+_GENERAL: Final = frozenset({"bad_args", "bad_config", "bad_value"})
+"""Codes of so many mistakes that the meaning adds nothing to a detail."""
+
 
 class WireError(Exception):
     """The base of encoding and decoding errors.
@@ -108,8 +111,10 @@ class WireError(Exception):
     def __str__(self) -> str:
         where = f" in {self.field}" if self.field else ""
         at = f" at byte {self.offset}" if self.offset is not None else ""
-        more = f" ({self.detail})" if self.detail else ""
-        return f"{self.code}{where}{at}: {CODES.get(self.code, 'unlisted code')}{more}"
+        text = CODES.get(self.code, "unlisted code")
+        if self.detail:
+            text = self.detail if self.code in _GENERAL else f"{text} ({self.detail})"
+        return f"{self.code}{where}{at}: {text}"
 
 
 class DecodeError(WireError):
