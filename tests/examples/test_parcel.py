@@ -100,7 +100,9 @@ def test_a_binding_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) 
             make_config({"parcel": {}})
         with pytest.raises(BadCall, match="does not load"):
             connect("parcel://127.0.0.1")
-        assert "parcel" not in registry.all_bindings()
+        found, broken = registry.all_bindings()
+        assert "parcel" not in found
+        assert ["does not load" in str(error) for error in broken] == [True]
     finally:
         registry.binding.cache_clear()
 

@@ -60,6 +60,15 @@ def test_a_broken_package_is_one_line_and_others_load(
     assert len(broken) == 1
 
 
+def test_bindings_come_with_the_errors_of_broken_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    bring(monkeypatch, thermo="no_such_module:PROTOCOL")
+    found, broken = registry.all_bindings()
+    assert list(found) == list(BUILT_IN)
+    assert [str(error).partition(" does not load")[0] for error in broken] == [
+        "protocol 'thermo' of package no_such_module:PROTOCOL (no_such_module:PROTOCOL)"
+    ]
+
+
 def test_a_declaration_without_a_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     class Odd(Layout):
         some: Bits3

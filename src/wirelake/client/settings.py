@@ -171,7 +171,7 @@ def parse_where(url: str) -> Where:
         raise BadCall(f"{url}: {error}") from error
     found = _scheme(parts.scheme)
     if found is None:
-        bound = registry.all_bindings().items()
+        bound = registry.all_bindings()[0].items()
         names = [name for name, binding in bound if binding.client is not None]
         expected = ", ".join(f"{name}://, {name}s://" for name in names)
         raise BadCall(f"{url}: expected a URL with one of {expected}")

@@ -304,7 +304,7 @@ def _listener_table(name: str) -> type[ListenerSettings]:
     except registry.BrokenProtocolError as error:
         raise ConfigError(f"[{name}]: {error}") from error
     except registry.RegistryError:
-        known = (*registry.all_bindings(), *_OWN_TABLES)
+        known = (*registry.all_bindings()[0], *_OWN_TABLES)
         raise ConfigError(unknown("table", name, known)) from None
 
 
@@ -463,7 +463,7 @@ def config_text() -> str:
     """Return the commented file that `wirelake hub init` writes."""
     # Tables of other packages' protocols are commented out twice: naming one opens its listener.
     parts = [_comment(_HEAD)]
-    for name, kind in tables(registry.all_bindings()).items():
+    for name, kind in tables(registry.all_bindings()[0]).items():
         optional = name not in _OWN_TABLES and name not in registry.BUILT_IN
         parts.append(_table(name, kind(), "#" if optional else ""))
     return "\n".join(parts)

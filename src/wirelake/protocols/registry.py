@@ -13,7 +13,6 @@ with one line that describes the failure.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import sys
 from collections.abc import Iterable
@@ -103,16 +102,21 @@ def binding(name: str) -> Binding:
         ) from error
 
 
-def all_bindings() -> dict[str, Binding]:
-    """Return the binding of every protocol that has one, built-in ones first.
+def all_bindings() -> tuple[dict[str, Binding], list[BrokenProtocolError]]:
+    """Return the binding of every protocol that has one, and the errors of those that do not load.
 
-    Bindings that do not load are omitted: one broken plugin must not stop the hub.
+    Built-in protocols are first. One broken package must not stop the hub, so nothing is raised.
     """
     found: dict[str, Binding] = {}
-    for protocol in load_all()[0]:
-        with contextlib.suppress(RegistryError):
+    protocols, broken = load_all()
+    for protocol in protocols:
+        if protocol.binding is None:
+            continue
+        try:
             found[protocol.name] = binding(protocol.name)
-    return found
+        except BrokenProtocolError as error:
+            broken.append(error)
+    return found, broken
 
 
 def _checked(found: object, reference: str) -> Binding:

@@ -9,6 +9,7 @@ import signal
 import socket
 import stat
 from collections.abc import Callable
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from tests.hub.session_client import dial
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import sealed_files
+from wirelake.cli.main import main
+from wirelake.protocols import registry
 from wirelake.protocols.comet.layout import AuthSuccess
 from wirelake.protocols.comet.session import ClientSession
 
@@ -184,6 +187,22 @@ def assert_one_line(code: int, output: str, errors: str, text: str) -> None:
     assert "ready" not in output
     assert text in errors
     assert errors.startswith("wirelake: ")
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("args", [("hub", "init"), ("hub", "--data", "data")])
+def test_protocols_that_do_not_load_are_reported(
+    args: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = [EntryPoint("thermo", "no_such_module:PROTOCOL", registry.GROUP)]
+    monkeypatch.setattr(registry, "_points", lambda: points)
+    monkeypatch.setattr("wirelake.hub.run.run_hub", lambda *_, **__: None)
+    # The command sets both for its process, which here is that of the tests.
+    monkeypatch.setattr("wirelake.cli.commands.hub._log_to_stderr", lambda _: None)
+    monkeypatch.setattr("os.umask", lambda _: 0)
+    assert main(args) == 0
+    errors = capsys.readouterr().err
+    assert errors.startswith("wirelake: skipping protocol 'thermo' of package no_such_module:PROT")
     assert errors.count("\n") == 1
 
 

@@ -13,6 +13,7 @@ import click
 from ..errors import BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
 from ..options import CONTEXT
+from ..output.text import print_notice
 
 if TYPE_CHECKING:
     from wirelake.hub.config import Config
@@ -95,9 +96,19 @@ def _run(
         return _config(config_file, record, demo)
 
     try:
-        run_hub(read(), data, _services(demo, named), print_line=_print_line, reload_config=read)
+        config = read()
+        _report_broken_protocols()
+        run_hub(config, data, _services(demo, named), print_line=_print_line, reload_config=read)
     except ConfigError as error:
         raise CommandError(str(error), BAD_USAGE) from error
+
+
+def _report_broken_protocols() -> None:
+    """Print a notice about each package whose protocol cannot be served."""
+    from wirelake.protocols import registry
+
+    for error in registry.all_bindings()[1]:
+        print_notice(f"skipping {error}")
 
 
 def _print_line(line: str) -> None:
@@ -169,6 +180,7 @@ def init(output: str | None) -> None:
     """Write a configuration file with every key, its description and its default."""
     from wirelake.hub.config import config_text
 
+    _report_broken_protocols()
     if output is None:
         click.echo(config_text(), nl=False)
         return

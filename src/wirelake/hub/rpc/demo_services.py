@@ -28,7 +28,7 @@ def demo_services() -> Services:
     services = Services()
     # Every protocol with numbers gets them for the demo services, also one of another package: its
     # binding names the first.
-    bindings = registry.all_bindings().items()
+    bindings = registry.all_bindings()[0].items()
     first = {name: bound.demo_number for name, bound in bindings if bound.demo_number is not None}
     functions: tuple[Callable[..., Any], ...] = (_echo, _add, _sleep, _fail)
     for offset, (op, function) in enumerate(zip(DEMO_OPERATIONS, functions, strict=True)):

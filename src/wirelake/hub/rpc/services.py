@@ -283,7 +283,7 @@ def _max_number(protocol: str) -> int | None:
 def _check_number(name: str, protocol: str, number: int, taken: Mapping[int, Service]) -> None:
     most = _max_number(protocol)
     if most is None:
-        bindings = registry.all_bindings().items()
+        bindings = registry.all_bindings()[0].items()
         numbered = [each for each, binding in bindings if binding.addressing == "numbers"]
         raise ServiceDefinitionError(
             f"{name}: {protocol}={number}: expected a protocol with service numbers: "
