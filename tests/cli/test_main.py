@@ -15,6 +15,7 @@ from wirelake import __version__
 from wirelake.cli.app import TOP
 from wirelake.cli.main import COMMANDS, help_text
 from wirelake.protocols.registry import BUILT_IN
+from wirelake.traffic.plan import _MAX_FAULTS
 
 from .conftest import SOURCES, Run
 
@@ -64,6 +65,12 @@ def test_only_examples_in_help_name_a_protocol() -> None:
         checked += len(texts)
     assert not named.search(" ".join(COMMANDS.values()))
     assert checked > 200
+
+
+def test_help_states_what_is_optional_and_the_maximum(run: Run) -> None:
+    assert "subscribe [OPTIONS] URL [TOPIC]...\n" in run("subscribe", "--help").out
+    faults = run("simulate", "--help").out.partition("--faults RATE")[2]
+    assert f"at most {_MAX_FAULTS}" in " ".join(faults.split())
 
 
 def test_help_of_commands_loads_no_slow_package() -> None:

@@ -372,9 +372,12 @@ def test_no_capture_at_all(run: Run, tmp_path: Path, data: bytes, code: str) -> 
     path = tmp_path / "some.pcap"
     path.write_bytes(data)
     found = run("read", str(path))
-    assert (found.code, found.out) == (0, "")
+    assert (found.code, found.out) == (1, "")
     assert f"1 fault (1 {code})" in found.err
-    [fault] = read_json(run, str(path), "--table", "faults")
+    assert found.err.endswith(f"wirelake: {path}: not a capture: neither pcap nor pcapng\n")
+    faults = run("read", str(path), "--table", "faults")
+    assert faults.code == 1
+    [fault] = map(json.loads, faults.lines)
     assert (fault["code"], fault["present_bytes"]) == (code, len(data))
 
 

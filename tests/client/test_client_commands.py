@@ -323,7 +323,7 @@ def test_publish_and_subscribe(run: Run, hub: Hub, protocol: str) -> None:
         first, second = (json.loads(next(lines)) for _ in range(2))
         assert first["content"] == "rain"
         assert first.get("topic") == (None if protocol == "comet" else topic)
-        assert second["content_hex"] == "ff01"
+        assert second["content_base64"] == "/wE="
         assert found.out == f"{second['id']} for 1\n"
         assert process.wait(DEADLINE_S) == 0
     finally:

@@ -167,18 +167,23 @@ def _add(suite: Suite, path: Path, number: int, line: str) -> None:
 def main(
     files: Iterable[str | Path],
     out: Callable[[str], object] = print,
+    *,
+    as_json: bool = False,
 ) -> int:
-    """Run files and write the report line by line to `out`.
+    """Run files and write the report to `out`: line by line, or as one JSON object.
 
     Returns 0, or 1 if a vector failed, or 2 if a file could not be read.
     """
     suite = load(files)
-    for line in suite.unreadable:
-        out(line)
     report = Report(failed=len(suite.problems), failures=list(suite.problems))
     report += suite.check(suite.cases)
-    for line in report.lines():
-        out(line)
+    if as_json:
+        counts = {"passed": report.passed, "failed": report.failed, "skipped": report.skipped}
+        found = {**counts, "failures": report.failures, "unreadable": suite.unreadable}
+        out(json.dumps(found, ensure_ascii=False))
+    else:
+        for line in (*suite.unreadable, *report.lines()):
+            out(line)
     if suite.unreadable:
         return 2
     return 1 if report.failed else 0

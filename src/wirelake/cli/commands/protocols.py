@@ -292,13 +292,15 @@ Prints one line per failure and a summary. Exits 1 if a vector fails, 2 if a fil
 \b
 Examples:
   wirelake conform tests/vectors/*.jsonl
+  wirelake conform comet.jsonl --json | jq .failures
 """
 
 
 @click.command(name="conform", help=_CONFORM_HELP, context_settings=CONTEXT)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
-def conform(files: tuple[str, ...]) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print the report as one JSON object.")
+def conform(files: tuple[str, ...], as_json: bool) -> int:
     """Run the vectors and return the exit code."""
     from wirelake.conformance.runner import main
 
-    return main(files)
+    return main(files, click.echo, as_json=as_json)

@@ -123,10 +123,11 @@ def _publish_http(
     timeout_s: float,
 ) -> dict[str, Any]:
     """Publish through the admin API."""
-    import base64
     import json
     import urllib.error
     import urllib.request
+
+    from wirelake.protocols.hub_calls import content_fields
 
     if token_file is None:
         raise click.UsageError(
@@ -134,10 +135,7 @@ def _publish_http(
         )
     token = Path(token_file).read_text(encoding="utf-8").strip()
     body = {name: value for name, value in given.items() if value is not None}
-    try:
-        body["content"] = content.decode()
-    except UnicodeDecodeError:
-        body["content_base64"] = base64.b64encode(content).decode()
+    body |= content_fields(content)
     request = urllib.request.Request(
         f"{url.rstrip('/')}/v1/publish",
         data=json.dumps(body).encode(),
@@ -191,7 +189,7 @@ Exit codes: 0 success, 1 refused or no response, 2 bad usage.
 
 @click.command(name="subscribe", help=_SUBSCRIBE_HELP, context_settings=CONTEXT)
 @click.argument("url")
-@click.argument("topics", nargs=-1, metavar="TOPIC...")
+@click.argument("topics", nargs=-1, metavar="[TOPIC]...")
 @click.option(
     "--count", type=click.IntRange(min=1), metavar="N", help="Exit after N notifications."
 )
@@ -247,6 +245,8 @@ def _has_inbox(url: str) -> bool:
 
 
 def _show(notification: Notification, as_json: bool) -> None:
+    from wirelake.protocols.hub_calls import content_fields
+
     at = datetime.datetime.fromtimestamp(notification.ts_ms / 1000, datetime.UTC)
     if not as_json:
         when = at.isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
@@ -258,9 +258,5 @@ def _show(notification: Notification, as_json: bool) -> None:
             row["topic"] = notification.topic
         if notification.type:
             row["type"] = notification.type
-        try:
-            row["content"] = notification.content.decode()
-        except UnicodeDecodeError:
-            row["content_hex"] = notification.content.hex()
-        click.echo(json_line(row))
+        click.echo(json_line({**row, **content_fields(notification.content)}))
     sys.stdout.flush()

@@ -54,7 +54,7 @@ _HUB_OPTIONS: Final = ("data", "seconds", "scale")
     default=0.0,
     show_default=True,
     metavar="RATE",
-    help="Fraction of messages to corrupt; truth/faults.parquet lists them.",
+    help="Fraction of messages to corrupt, at most 0.01; truth/faults.parquet lists them.",
 )
 @click.option("--protocols", metavar="NAMES", help="Comma-separated protocols.  [default: all]")
 @click.option(

@@ -21,7 +21,7 @@ _HELP = f"""{COMMANDS["read"]}
 FILE is a pcap or pcapng file, optionally compressed with gzip or zstd, or a folder of them. Several
 files are read in order, as one capture. On a terminal, prints the first rows as a table; to a pipe,
 one JSON object per line. Bytes that cannot be decoded are not an error: they are rows of the table
-`faults`.
+`faults`. Exits 1 if a FILE is not a capture.
 
 \b
 Examples:

@@ -19,11 +19,12 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wirelake.capture.format.reader import is_capture
 from wirelake.columnar.read.parallel import read_windows
 from wirelake.columnar.read.reader import ReadOptions, table_schema
 from wirelake.records.filter import FilterError
 
-from ..errors import BAD_USAGE, CommandError
+from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from ..options import Reading, captures, output_format
 from ..output import rows as output
 from ..output.text import byte_progress, counted, print_notice
@@ -97,7 +98,16 @@ def run(request: Request) -> int:
         raise CommandError(str(error)) from error
     if request.table != "faults":
         faults.report(request.files, all_read=all_read)
-    return 0
+    return _check_formats(files)
+
+
+def _check_formats(files: list[str]) -> int:
+    """Return the exit code: 1 if a file is not a capture, which is reported."""
+    # Damaged bytes in a capture are rows of `faults`; a wrong file is a mistake of the caller.
+    others = [file for file in files if not is_capture(file)]
+    for file in others:
+        print_notice(f"{file}: not a capture: neither pcap nor pcapng")
+    return BAD_DATA if others else 0
 
 
 def _check_output(output: str | None, files: list[str]) -> None:
