@@ -74,8 +74,8 @@ def _more() -> Iterator[Event]:
     listed = {"ids": ["m1", "m3"], "direction": "s2c"}
     yield message(0, "response", name="message_list", fields={"ts": [5, 6]}, **listed, **phone)
     yield message(0, "response", name="message_list", fields={"ts": [7]}, **listed, **phone)
-    huge = {"ts": (1 << 62) // 1_000_000}
-    yield message(0, "push", name="message", ids=["m2"], fields=huge, **phone)
+    for huge in ((1 << 62) // 1_000_000, (1 << 63) - 1):  # the second is no time in nanoseconds
+        yield message(0, "push", name="message", ids=["m2"], fields={"ts": huge}, **phone)
     said: dict[str, Any] = {"network_type": 1, "isp": 99, "phone_type": "a phone"}
     for fields in (said, said | {"phone_type": None, "isp": 1}):
         yield ask(0, name="report_environ", fields=fields, **phone)

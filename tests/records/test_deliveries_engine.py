@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.records.deliveries import DeliveriesEngine, DeliveryRow
+from wirelake.records.deliveries import LATEST_MS, DeliveriesEngine, DeliveryRow
 from wirelake.records.engine import EngineLimits, feed_event
 from wirelake.records.rows import Event, Fact, MessageRow
 
@@ -103,6 +104,22 @@ def test_facts_have_time_and_topic_of_the_publish() -> None:
         (row,) = deliveries(*events)
         assert (row.published_ns, row.topic, row.outcome) == (3, "@news", "unacked")
     assert deliveries(fact) == []
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "found"),
+    [
+        (LATEST_MS, LATEST_MS * 1_000_000),
+        (-LATEST_MS, -LATEST_MS * 1_000_000),
+        (LATEST_MS + 1, None),
+        (-LATEST_MS - 1, None),
+        ((1 << 63) - 1, None),
+        (-(1 << 63), None),
+    ],
+)
+def test_a_time_out_of_range_is_none(milliseconds: int, found: int | None) -> None:
+    (row,) = deliveries(signs_on(1, "ann"), sends(10, "m1", published=milliseconds))
+    assert row.published_ns == found
 
 
 def test_published_for_a_client_and_never_sent() -> None:

@@ -23,10 +23,15 @@ from .rows import Closed, Fact, FaultRow, MessageRow
 
 __all__ = [
     "CROSSING",
+    "LATEST_MS",
+    "MILLISECOND_NS",
     "DeliveriesEngine",
     "DeliveryRow",
 ]
 
+MILLISECOND_NS: Final = 1_000_000
+LATEST_MS: Final = ((1 << 63) - 1) // MILLISECOND_NS
+"""The latest time in milliseconds, before or after 1970, that is a time in nanoseconds."""
 
 _Key: TypeAlias = tuple[str, str | int, str]
 """Protocol, client and notification. The connection stands in for an unknown client."""
@@ -135,8 +140,9 @@ class DeliveriesEngine(Engine[DeliveryRow]):
             found = self._done.get(key) or self._waiting.get(key) or self._new(key)
             found.sent(row.ts_ns, row.connection)
             milliseconds = published[place] if place < len(published) else None
-            if milliseconds is not None:
-                found.published(milliseconds * 1_000_000)
+            # A time from the wire may be any integer; one that no column can hold is none.
+            if milliseconds is not None and abs(milliseconds) <= LATEST_MS:
+                found.published(milliseconds * MILLISECOND_NS)
 
     def _acked(self, row: MessageRow, whom: str | int, notification: str) -> None:
         key = (row.protocol, whom, notification)

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wirelake.records.deliveries import CROSSING
+from wirelake.records.deliveries import CROSSING, LATEST_MS, MILLISECOND_NS
 from wirelake.records.protocol_rules import publication_protocol, rules_of
 from wirelake.records.rows import Fact
 from wirelake.records.schema import schema
@@ -42,8 +42,6 @@ __all__ = [
     "publications",
 ]
 
-_MILLISECOND: Final = 1_000_000
-_LATEST_MS: Final = ((1 << 63) - 1) // _MILLISECOND
 _PARTS: Final = CROSSING["_delivery_parts"]
 _FAULTS: Final = CROSSING["_delivery_faults"]
 _DELIVERIES: Final = schema("deliveries")
@@ -127,8 +125,8 @@ def _lists_of_one(values: pa.Array) -> pa.Array:
 def _nanoseconds(milliseconds: pa.Array) -> Ints:
     """Return times in nanoseconds; NOTHING for null and for times out of range."""
     values = pc.fill_null(milliseconds, NOTHING).to_numpy()
-    good = np.abs(np.maximum(values, -_LATEST_MS - 1)) <= _LATEST_MS
-    return np.where(good, np.where(good, values, 0) * _MILLISECOND, NOTHING)
+    good = np.abs(np.maximum(values, -LATEST_MS - 1)) <= LATEST_MS
+    return np.where(good, np.where(good, values, 0) * MILLISECOND_NS, NOTHING)
 
 
 def _joined(parts: Sequence[_Uses]) -> _Uses:
