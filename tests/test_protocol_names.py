@@ -1,9 +1,9 @@
 """No package above `protocols` names a protocol: what it needs to know is declared.
 
-A protocol is named by an import of its package, by a string that is its name (alone, or followed by
-`.`, `:` or `/`), and by an attribute, a keyword or an argument of its name. Not counted are
-docstrings, which show examples, and texts for people: values of names that begin with `_HELP`, and
-the arguments `help` and `metavar`.
+A protocol is named by an import of its package, by a string with its name as a word, in capitals or
+not, and by an attribute, a keyword or an argument of its name. Not counted are docstrings, which
+show examples, and texts for people: values of names that end with `_HELP` or `_EXAMPLE`, and the
+arguments `help` and `metavar`.
 
 `hub/listeners`, `client`, `traffic` and `conformance` have a file or a folder for each protocol,
 which may name that protocol and no other.
@@ -30,9 +30,10 @@ OWN_FILES = ("hub/listeners/", "client/", "traffic/", "conformance/", "columnar/
 NAMES = tuple(registry.BUILT_IN)
 PACKAGES = {name: module.split(".")[2] for name, module in registry.BUILT_IN.items()}
 """The package of each protocol: a gateway's link belongs to the protocol that it carries."""
-NAMED = re.compile(rf"({'|'.join(NAMES)})([.:/]|$)")
+NAMED = re.compile(rf"\b({'|'.join(NAMES)})\b", re.IGNORECASE)
 IMPORTED = re.compile(rf"(?:wirelake\.)?protocols\.({'|'.join(set(PACKAGES.values()))})(\.|$)")
 TEXTS = ("help", "metavar")
+TEXT_NAMES = ("_HELP", "_EXAMPLE")
 
 
 def sources() -> list[str]:
@@ -48,8 +49,8 @@ def named(tree: ast.Module) -> Iterator[tuple[int, str]]:
         if id(node) in texts:
             continue
         match node:
-            case ast.Constant(value=str(text)) if found := NAMED.match(text):
-                yield node.lineno, found[1]
+            case ast.Constant(value=str(text)) if found := NAMED.search(text):
+                yield node.lineno, found[1].lower()
             case ast.ImportFrom(module=str(module)) if found := IMPORTED.match(module):
                 yield node.lineno, found[1]
             case ast.Import(names=names):
@@ -69,7 +70,10 @@ def _texts(tree: ast.Module) -> Iterator[ast.AST]:
         match node:
             case ast.Expr(value=ast.Constant(value=str())):
                 yield from ast.walk(node)
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name.startswith("_HELP"):
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
+            ) if name.endswith(TEXT_NAMES):
                 yield from ast.walk(value)
             case ast.keyword(arg=arg, value=value) if arg in TEXTS:
                 yield from ast.walk(value)
@@ -113,6 +117,8 @@ def test_names_no_protocol(path: str) -> None:
         ('option("--psk", help="magline")', []),
         ("from wirelake.protocols import registry", []),
         ('name = "comets"', []),
+        ('error("not over ESNP or tny")', ["esnp"]),
+        ('_PORTS_EXAMPLE = "9620=comet"', []),
     ],
 )
 def test_what_counts_as_a_name(source: str, found: list[str]) -> None:

@@ -196,6 +196,7 @@ def _seconds(text: str) -> float | None:
 
 _CAPTURE: Final = re.compile(r".+\.(pcap|pcapng|cap)(\.(gz|zst))?", re.IGNORECASE)
 _UNFINISHED: Final = ".open"
+_PORT_EXAMPLE: Final = "9999=comet"
 """Suffix of a file that a recorder is still writing."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -321,7 +322,7 @@ def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
         port, separator, name = text.partition("=")
         if not separator or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
             raise click.UsageError(
-                f"invalid --port {text!r}; expected PORT=NAME, such as 9999=comet"
+                f"invalid --port {text!r}; expected PORT=NAME, such as {_PORT_EXAMPLE}"
             )
         chosen[int(port)] = find_protocol(name).name
     return chosen

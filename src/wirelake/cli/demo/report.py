@@ -256,7 +256,7 @@ class Reading(Layout):
 PROTOCOL = Protocol(name="thermo", title="thermo: a protocol in one class", frame=Reading)
 """The protocol of the demo."""
 
-_NEXT = """\
+_NEXT_HELP = """\
 What to try next:
   wirelake protocols show comet.message      every field of a layout, with its description
   wirelake decode --help                     decode your own bytes, as a tree or JSON lines
@@ -270,7 +270,7 @@ def tour() -> Iterator[str]:
     """Return the tour, line by line."""
     for part in (_samples, _malformed, _custom):
         yield from part()
-    yield _NEXT.rstrip()
+    yield _NEXT_HELP.rstrip()
 
 
 def _title(text: str) -> str:

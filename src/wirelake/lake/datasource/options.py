@@ -210,9 +210,13 @@ def _pairs(option: str, text: str, example: str) -> list[tuple[str, str]]:
     return found
 
 
+_PORTS_EXAMPLE: Final = "9620=comet,7300=tny"
+_DIALECTS_EXAMPLE: Final = "tny=upstream"
+
+
 def _ports(text: str) -> dict[int, str]:
     found = {}
-    for port, name in _pairs("ports", text, "9620=comet,7300=tny"):
+    for port, name in _pairs("ports", text, _PORTS_EXAMPLE):
         if not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise OptionError(f"invalid port {port!r}; expected 1-65535")
         found[int(port)] = _one_of("protocol", name, registry.names())
@@ -221,7 +225,7 @@ def _ports(text: str) -> dict[int, str]:
 
 def _dialects(text: str) -> dict[str, str]:
     found = {}
-    for name, dialect in _pairs("dialects", text, "tny=upstream"):
+    for name, dialect in _pairs("dialects", text, _DIALECTS_EXAMPLE):
         protocol = registry.find(_one_of("protocol", name, registry.names()))
         try:
             found[name] = protocol.dialect(dialect)
