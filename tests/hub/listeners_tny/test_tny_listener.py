@@ -250,7 +250,9 @@ def test_the_security_options() -> None:
 
 def test_options_that_cannot_work_are_named() -> None:
     async def go() -> None:
-        with pytest.raises(ConfigError, match=r"tny: .*encrypt"):
+        with pytest.raises(
+            ConfigError, match=r"tny\.encrypt: needs at least one key in tny\.security_keys"
+        ):
             async with running(listeners=["tny"], tny={**OPEN, "encrypt": True}):
                 pass
 

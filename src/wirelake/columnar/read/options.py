@@ -26,6 +26,7 @@ PLAIN: Final = ("messages", "packets", "faults", "coverage")
 DERIVED: Final = tuple(ENGINES)
 """Tables that are made from those of the pipeline (`wirelake.columnar.fold`)."""
 TABLES: Final = (*PLAIN, *DERIVED)
+"""Every table that can be read."""
 """All tables that can be read."""
 
 
