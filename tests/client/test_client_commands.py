@@ -184,6 +184,14 @@ def test_targets_are_checked_before_dialling(run: Run, url: str, message: str) -
     assert found.err.startswith(f"wirelake: {message}")
 
 
+@pytest.mark.parametrize("option", ["--stream", "--trace"])
+def test_options_of_a_call_are_checked_before_dialling(run: Run, option: str) -> None:
+    found = run("call", "tny://127.0.0.1:1/1002", option)
+    assert found == (2, "", f"wirelake: tny has no {option}\n")
+    found = run("call", "esnp://127.0.0.1:1/test/add", option)
+    assert found == (1, "", "wirelake: 127.0.0.1:1: Connection refused\n")
+
+
 def test_publishing_is_checked_before_dialling(run: Run) -> None:
     found = run("publish", "comet://127.0.0.1:1", "@news", "rain")
     assert found == (2, "", "wirelake: comet has no publish\n")

@@ -107,6 +107,10 @@ class ClientConnection(asyncio.Protocol, ABC):
     protocol: ClassVar[str]
     fetches: ClassVar[bool] = False
     """Whether waiting notifications must be fetched with `fetch`; elsewhere they are pushed."""
+    has_streams: ClassVar[bool] = False
+    """Whether a call can be answered in parts, with `stream`."""
+    has_traces: ClassVar[bool] = False
+    """Whether a call can report the servers that it passes."""
 
     def __init__(self, settings: Settings, owner: Owner, previous: ClientConnection | None = None):
         self.loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ from .connection import ClientConnection, Owner
 from .errors import BadCall, ConnectionLost, Refused
 from .settings import Settings
 
-__all__ = ["Backoff", "dial"]
+__all__ = ["Backoff", "connection_class", "dial"]
 
 _STEADY_S: Final = 5.0
 """A connection that lasted this long resets the backoff. Two clients with the same id replace each
@@ -56,7 +56,7 @@ async def dial(
 ) -> ClientConnection:
     """Connect to the server without signing on; ClientError when it cannot be reached."""
     where = settings.where
-    connection = _connection_class(where.protocol)(settings, owner, previous)
+    connection = connection_class(where.protocol)(settings, owner, previous)
     loop = asyncio.get_running_loop()
     try:
         async with asyncio.timeout(settings.connect_timeout_s):
@@ -75,7 +75,7 @@ async def dial(
     return connection
 
 
-def _connection_class(protocol: str) -> type[ClientConnection]:
+def connection_class(protocol: str) -> type[ClientConnection]:
     """Return the class that the protocol's binding names; imported on first use."""
     reference = registry.binding(protocol).client or ""
     try:

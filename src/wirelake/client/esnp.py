@@ -99,6 +99,8 @@ class EsnpConnection(ClientConnection):
     """One ESNP connection."""
 
     protocol: ClassVar[str] = "esnp"
+    has_streams: ClassVar[bool] = True
+    has_traces: ClassVar[bool] = True
     session: EsnpSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> EsnpSession:  # noqa: ARG002

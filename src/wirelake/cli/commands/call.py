@@ -64,7 +64,7 @@ def call(
         given = (values, content) if values else content
 
     async def work() -> None:
-        target = _target(url)
+        target = _target(url, stream=stream, trace=trace)
         async with connected(url, reconnect=False, **connection) as client:
             if stream:
                 async for part in client.stream(target, given):
@@ -79,10 +79,11 @@ _EXAMPLES: Final = {"names": "test/add", "numbers": "1002"}
 """A target for each way to name a service."""
 
 
-def _target(url: str) -> str:
-    """Return the target of a URL, checked before anything is dialled."""
-    from wirelake.client import BadCall
+def _target(url: str, *, stream: bool, trace: bool) -> str:
+    """Return the target of a URL; it and the options are checked before anything is dialled."""
+    from wirelake.client import BadCall, Unsupported
     from wirelake.client.connection import number_of
+    from wirelake.client.dial import connection_class
     from wirelake.wire.errors import invalid
 
     where, binding = server_with_calls(url, "calls")
@@ -95,6 +96,11 @@ def _target(url: str) -> str:
     elif not all(where.target.partition("?")[0].partition("/")):
         expected = f"a service and an operation, such as {example}"
         raise BadCall(invalid("target", where.target, expected))
+    connection = connection_class(where.protocol)
+    if stream and not connection.has_streams:
+        raise Unsupported(f"{where.protocol} has no --stream")
+    if trace and not connection.has_traces:
+        raise Unsupported(f"{where.protocol} has no --trace")
     return where.target
 
 

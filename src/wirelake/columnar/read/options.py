@@ -26,7 +26,6 @@ PLAIN: Final = ("messages", "packets", "faults", "coverage")
 DERIVED: Final = tuple(ENGINES)
 """Tables that are made from those of the pipeline (`wirelake.columnar.fold`)."""
 TABLES: Final = (*PLAIN, *DERIVED)
-"""Every table that can be read."""
 """All tables that can be read."""
 
 
