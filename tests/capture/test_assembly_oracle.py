@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wirelake.capture.tcp.assembly import SYN, Conflict, Counters, Data, Event, Gap, StreamAssembler
+
+pytestmark = pytest.mark.slow
 
 MASK = 0xFFFF_FFFF
 

@@ -31,6 +31,8 @@ from wirelake.capture.tcp.headers import segment
 from . import tshark
 from .small_captures import T0
 
+pytestmark = pytest.mark.slow
+
 CLIENT, SERVER = ("10.0.0.9", 51_000), ("10.0.0.1", 7_300)
 MS = 1_000_000
 

@@ -21,6 +21,8 @@ from . import tshark
 from .small_captures import CLIENT, SERVER, T0, packets
 from .tcp_made import link_layer
 
+pytestmark = pytest.mark.slow
+
 CLIENT6, SERVER6 = socket.inet_pton(socket.AF_INET6, "2001:db8::9"), bytes(15) + b"\1"
 Order = Literal["little", "big"]
 ORDERS: list[Order] = ["little", "big"]

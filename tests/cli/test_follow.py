@@ -15,6 +15,8 @@ from wirelake.cli.commands.follow import ConversationView, EventOrder
 from .conftest import Result, Run
 from .simulated import captures_of, rows, traffic
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["traffic"]
 
 SECOND = 1_000_000_000

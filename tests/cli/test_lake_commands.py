@@ -20,6 +20,8 @@ from wirelake.tables.writer import Writer
 
 from .conftest import Run
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["captures", "lake"]
 
 READERS = (["status"], ["sql", "select 1"], ["report"], ["verify"], ["compact"])

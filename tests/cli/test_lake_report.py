@@ -21,6 +21,8 @@ from wirelake.tables.writer import Writer
 from .conftest import SOURCES, Run
 from .test_read_terminal import ESCAPES, on_terminal
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["captures", "lake"]
 
 MINUTE = 60_000_000_000

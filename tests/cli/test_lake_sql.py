@@ -19,6 +19,8 @@ from wirelake.tables.writer import Writer
 from .conftest import Run
 from .test_read_terminal import ESCAPES, on_terminal
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["captures", "lake"]
 
 CALLS = "select protocol, count(*) as calls from calls group by protocol order by protocol"

@@ -39,7 +39,7 @@ def test_what_is_understood(parse: Callable[[str], Any], text: str, value: Any) 
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        *((size, each) for each in ("", "MB", "-1", "0", "1XB", "1e9", "0.2B")),
+        *((size, each) for each in ("", "MB", "-1", "0", "1XB", "0.2B")),
         *((duration, each) for each in ("", "x", "-5", "5y", "1d2h", "9" * 400)),
         *((fraction, each) for each in ("", "0", "2", "1/0", "2/16", "0.5", "1/x")),
         *((time_point, each) for each in ("", "noon", "2026-13-01", "5y", "-2h", "12:00")),

@@ -25,6 +25,8 @@ from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
 from .conftest import SOURCES, Run
 from .simulated import captures_of, rows, traffic
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["traffic"]
 
 

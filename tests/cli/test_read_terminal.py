@@ -17,6 +17,8 @@ import pytest
 from .conftest import SOURCES
 from .simulated import rows, traffic
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["traffic"]
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -23,6 +23,8 @@ from tests.hub.cli.started_hub import (
 from .conftest import Run
 from .fixed_response_server import answering
 
+pytestmark = pytest.mark.slow
+
 MESSAGE = {
     "ts_ns": 0, "connection": 1, "direction": "s2c", "protocol": "esnp", "kind": "push",
     "name": "event", "message_id": None, "reply_to": None, "target": None, "status": None,

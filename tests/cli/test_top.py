@@ -13,6 +13,8 @@ from tests.hub.cli.started_hub import hub_process, wirelake
 from .conftest import Run
 from .fixed_response_server import answering
 
+pytestmark = pytest.mark.slow
+
 
 def test_one_view_of_a_hub_at_work(tmp_path: Path) -> None:
     with busy_hub(tmp_path) as hub:

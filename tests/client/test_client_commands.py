@@ -19,6 +19,8 @@ from wirelake.cli.commands.call import typed_value
 from wirelake.cli.main import main
 from wirelake.cli.output.text import body_text
 
+pytestmark = pytest.mark.slow
+
 SOURCES = str(Path(__file__).parents[2] / "src")
 DEADLINE_S = 60.0
 

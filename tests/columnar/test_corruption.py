@@ -11,6 +11,8 @@ from tests.columnar.differential import differences
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def captures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.columnar.differential import PROTOCOLS, differences, write_capture
 
+pytestmark = pytest.mark.slow
+
 COUNT = 3_000
 """Messages of each protocol; `make soak` reads 200,000."""
 

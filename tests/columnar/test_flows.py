@@ -14,6 +14,8 @@ from wirelake.capture.tcp import headers as make
 
 from .reference_streams import by_front_end, by_reference
 
+pytestmark = pytest.mark.slow
+
 _FLAGS = [
     make.SYN,
     make.SYN | make.ACK,

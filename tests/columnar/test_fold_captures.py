@@ -19,6 +19,8 @@ from tests.columnar.steps import split
 
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.slow
+
 
 def _simulated(folder: Path, style: str, faults: float, size: int, seed: int) -> list[Window]:
     simulate(folder, size=size, seed=seed, faults=faults, style=style, jobs=1)

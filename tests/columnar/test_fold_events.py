@@ -22,6 +22,8 @@ from wirelake.columnar.fold import fold as folding
 from wirelake.columnar.fold import memory
 from wirelake.records.rows import Event
 
+pytestmark = pytest.mark.slow
+
 SHARES = st.lists(st.integers(1, 3), min_size=8, max_size=8)
 """Of each step."""
 

@@ -20,6 +20,8 @@ from wirelake.columnar.tcp.frontend import FrontEnd
 from . import made_captures as made
 from .reference_streams import FrontEndResult, Tail, by_front_end, by_reference
 
+pytestmark = pytest.mark.slow
+
 _WINDOWS = [1, 100, 700, 5_000, 1 << 20]
 _EXAMPLES = settings(
     max_examples=30,

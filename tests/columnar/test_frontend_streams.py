@@ -15,6 +15,8 @@ from wirelake.columnar.tcp.frontend import FrontEnd
 
 from .reference_streams import FrontEndResult, by_front_end, by_reference
 
+pytestmark = pytest.mark.slow
+
 _CLIENT, _SERVER = (b"\x0a\x00\x00\x01", 50_000), (b"\x0b\x00\x00\x01", 7300)
 _S = 1_000_000_000
 

@@ -18,6 +18,8 @@ from wirelake.columnar.generate.module import decoders, kernel_source
 from wirelake.protocols import registry
 from wirelake.wire.generate.dynamic import cache_folder
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_committed_kernels_are_up_to_date() -> None:
     for path, source in sources().items():

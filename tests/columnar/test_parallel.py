@@ -28,6 +28,8 @@ from wirelake.columnar.read.parallel import read_parallel, read_windows
 from wirelake.columnar.read.reader import TABLES, ReadOptions, read_batches, table_schema
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.slow
+
 SOURCES = str(Path(__file__).parents[2] / "src")
 
 

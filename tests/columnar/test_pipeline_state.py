@@ -30,6 +30,8 @@ from wirelake.protocols.tny.protocol import PROTOCOL as TNY_PROTOCOL
 from wirelake.protocols.tny.transform import PacketContext, TransformConfig
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.slow
+
 NOW = 1_767_225_600_000_000_000
 SECOND = 1_000_000_000
 HELLO = MAGLINE_PROTOCOL.encode(

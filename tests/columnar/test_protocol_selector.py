@@ -22,6 +22,8 @@ from wirelake.columnar.read.parallel import read_parallel
 from wirelake.columnar.read.reader import ReadOptions
 from wirelake.protocols import registry
 
+pytestmark = pytest.mark.slow
+
 ODD_PORT = 4_444
 WITHOUT_TUNNELS = tuple(name for name in PROTOCOLS if name != "relay")
 """A tunnel of the same number on two links is one, and shares do not keep its messages in order."""

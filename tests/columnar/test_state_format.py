@@ -26,6 +26,8 @@ from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.state_format import NewerStateError, StateError
 from wirelake.records.rows import Opened
 
+pytestmark = pytest.mark.slow
+
 HEADER_BYTES = 24
 
 

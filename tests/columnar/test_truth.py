@@ -10,6 +10,8 @@ from tests.columnar.truth import untrue
 
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("faults", [0.0, 0.01])
 def test_every_table_is_the_truth(tmp_path: Path, faults: float) -> None:

@@ -19,6 +19,8 @@ from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 
+pytestmark = pytest.mark.slow
+
 CALL = bytes.fromhex(
     "1e00000108170000052806616464170000063c08746573741100000811223344"
     "556677881500000402610502150000040262050400000000"

@@ -16,6 +16,8 @@ from . import mutation
 from .excuses import EXCUSES
 from .mutation import MutationReport
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[1] / "vectors"
 FILES = [FOLDER / f"{protocol}.jsonl" for protocol in ADAPTERS]
 GOOD = {

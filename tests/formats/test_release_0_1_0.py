@@ -36,6 +36,8 @@ from wirelake.tables.inputs import discover
 from wirelake.tables.paths import LakeError
 from wirelake.tables.query import open_lake
 
+pytestmark = pytest.mark.slow
+
 HERE = Path(__file__).parent / "release-0.1.0"
 EXPECTED = json.loads((HERE / "expected.json").read_text(encoding="utf-8"))
 RECORDING = HERE / "hub-00000000.pcapng"

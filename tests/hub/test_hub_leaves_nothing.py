@@ -12,6 +12,8 @@ from wirelake.client import connect
 from wirelake.hub.net.connection import Connection
 from wirelake.hub.rpc.demo_services import demo_services
 
+pytestmark = pytest.mark.slow
+
 _TARGETS = {"esnp": "test/echo", "tny": 1001, "magline": 0x1001}
 
 

@@ -12,6 +12,8 @@ from tests.hub_raw.hub_process import HubProcess, wait_until
 from tests.hub_raw.line import Line
 from tests.hub_raw.raw_comet import CometError, RawComet
 
+pytestmark = pytest.mark.slow
+
 Dial = Callable[..., Line]
 
 

@@ -11,6 +11,8 @@ from tests.hub_raw.hub_process import HubProcess
 from tests.hub_raw.line import Line
 from tests.hub_raw.raw_esnp import EsnpError, RawEsnp
 
+pytestmark = pytest.mark.slow
+
 Dial = Callable[..., Line]
 
 
@@ -243,10 +245,12 @@ def test_a_key_publishes_once(hub: HubProcess, dialled: Dial) -> None:
     client.call("hub", "subscribe", {"topic": topic})
     result = [
         client.call("hub", "publish", {"topic": topic, "content": "x", "id": "order 66"}),
+        client.call("hub", "publish", {"topic": topic, "content": "x", "id": "order 66"}),
         hub.publish(topic=topic, content="x", id="order 66"),
     ]
-    assert result[0]["id"] == result[1]["id"]
+    assert result[0]["id"] == result[1]["id"] != result[2]["id"]  # another publisher's key
     assert _notified(client.next_event())["id"] == result[0]["id"]
+    assert _notified(client.next_event())["id"] == result[2]["id"]
     client.call("test", "add", {"a": 1, "b": 2})
     assert client.events == []
 

@@ -24,6 +24,8 @@ from wirelake.wire import DecodeError, Layout, NeedMore, Protocol
 from wirelake.wire import model as m
 from wirelake.wire.views.strategy import messages, values
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = settings.default.max_examples if settings.default else 100
 """How many, by the profile that is loaded."""
 few = settings(max_examples=max(10, EXAMPLES // 3))

@@ -20,6 +20,8 @@ from wirelake.tables.report.report import Report, end_of_messages, make_report
 from .minutes import MINUTES
 from .simulated_lake import captures, lake
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["captures", "lake"]
 
 MINUTE = 60_000_000_000

@@ -22,6 +22,8 @@ from wirelake.tables.writer import Writer
 from .made_lakes import add_rows, call, commit_calls
 from .test_tables_query import message, no_rows, older_columns, older_lake
 
+pytestmark = pytest.mark.slow
+
 FORMATS: list[Format] = ["delta", "iceberg"]
 
 

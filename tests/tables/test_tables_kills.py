@@ -15,6 +15,8 @@ from wirelake.tables.writer import Writer
 
 from .killed_writer import main as write
 
+pytestmark = pytest.mark.slow
+
 BEFORE = ("work", "collect", "record", "link")
 TESTS = Path(__file__).parents[1]
 AFTER = ("forward:calls", "forward:connections", "sweep")

@@ -12,6 +12,8 @@ from wirelake.cli.main import main
 from wirelake.traffic import SimulateError, Summary, simulate
 from wirelake.traffic import plan as planning
 
+pytestmark = pytest.mark.slow
+
 
 def _digest(folder: Path) -> dict[str, str]:
     """Every file of a run, by its content."""

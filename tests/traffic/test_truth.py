@@ -13,6 +13,8 @@ from tests.traffic.readers import Row, differences, found_in, truth_of
 
 from wirelake.traffic import simulate
 
+pytestmark = pytest.mark.slow
+
 TABLES = ("calls", "deliveries", "connections", "tunnels", "coverage", "faults")
 Run = tuple[Path, dict[str, list[Row]]]
 

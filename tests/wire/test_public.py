@@ -18,6 +18,8 @@ import pytest
 import wirelake
 from wirelake.wire.errors import CODES
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(str(wirelake.__file__)).parent
 MODULES = sorted(
     ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__")

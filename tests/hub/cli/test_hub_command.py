@@ -25,6 +25,8 @@ from wirelake.protocols import registry
 from wirelake.protocols.comet.layout import AuthSuccess
 from wirelake.protocols.comet.session import ClientSession
 
+pytestmark = pytest.mark.slow
+
 SERVICES = """
 from wirelake.hub.rpc.services import Services
 

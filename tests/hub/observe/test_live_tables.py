@@ -27,6 +27,8 @@ from wirelake.records import (
 )
 from wirelake.records.rows import fields_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> RecordedRun:

@@ -6,6 +6,7 @@ import asyncio
 import shutil
 from pathlib import Path
 
+import pytest
 from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import (
     backend,
@@ -21,6 +22,8 @@ from tests.hub.running import until
 
 from wirelake.hub.listeners.tny_gateway import LinkConnection
 from wirelake.hub.store import add_client
+
+pytestmark = pytest.mark.slow
 
 
 def test_calls_go_through_a_tunnel() -> None:

@@ -8,9 +8,12 @@ from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.hub.listeners_tny.tny_client import TnyClient, body_of, tny_client
 from tests.hub.relay.relay_processes import START_S, HubProcess, backend_process, gateway_process
 from tests.hub.running import DEADLINE_S, until
+
+pytestmark = pytest.mark.slow
 
 USERS = 8
 ANSWERED = 20

@@ -45,6 +45,8 @@ from wirelake.protocols.comet.sealing import (
 )
 from wirelake.wire.errors import DecodeError, EncodeError
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parents[2] / "vectors" / "comet.jsonl"
 
 

@@ -24,6 +24,8 @@ from wirelake.protocols.tny.protocol import PROTOCOL
 from wirelake.protocols.tny.session import ClientSession, ServerSession
 from wirelake.protocols.tny.transform import TransformConfig
 
+pytestmark = pytest.mark.slow
+
 
 def decide(protocol: int, body: bytes) -> bytes | Answer | None:
     """What the application says to a request; None when it wants to think about it."""

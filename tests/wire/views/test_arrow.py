@@ -29,6 +29,8 @@ from wirelake.wire.types import I16LE, U8, U24, U64, Bits4, Choice, Tag8
 from wirelake.wire.views import arrow
 from wirelake.wire.views.strategy import messages, values
 
+pytestmark = pytest.mark.slow
+
 VAR = next(p.type for p in build(esnp.Data).parts if p.name == "value")
 DIALECTS = [(find(name), dialect) for name in BUILT_IN for dialect in find(name).dialects]
 

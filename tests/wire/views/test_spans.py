@@ -20,6 +20,8 @@ from wirelake.wire import DecodeError, NeedMore
 from wirelake.wire.views._trace_layouts import Span, trace
 from wirelake.wire.views.strategy import messages
 
+pytestmark = pytest.mark.slow
+
 VECTORS = Path(__file__).parents[2] / "vectors"
 TNY_REQUEST = bytes.fromhex("746e792e001400000001010104e9076400d2edffa987300568656c6c6f")
 

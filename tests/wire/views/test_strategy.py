@@ -24,6 +24,8 @@ from wirelake.wire.declare import build
 from wirelake.wire.types import F32, F64, Layout
 from wirelake.wire.views.strategy import messages, values
 
+pytestmark = pytest.mark.slow
+
 PATIENT = settings(
     max_examples=20_000,
     deadline=None,
