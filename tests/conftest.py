@@ -26,7 +26,8 @@ settings.register_profile(
 )
 settings.register_profile("check", parent=settings.get_profile("ci"), max_examples=10)
 settings.register_profile("soak", parent=settings.get_profile("ci"), max_examples=2_000)
-settings.load_profile(os.environ.get("WIRELAKE_PROFILE", "ci"))
+_PROFILE = os.environ.get("WIRELAKE_PROFILE", "ci")
+settings.load_profile(_PROFILE)
 
 _LIGHT_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """For a Spark that lives for seconds, compiling its code well takes longer than running it."""
@@ -35,10 +36,12 @@ _CACHE = Path(__file__).parents[1] / ".cache" / "wirelake"
 files are named by a hash of what they are made from, so they serve the next run as well."""
 _SLOW = (
     *("lake", "demo", "docs", "release", "benchmarks", "examples", "hub_kills", "adversity"),
-    *("browser", "interop", "deploy", "traffic_live", "machines", "fuzz"),
+    *("browser", "interop", "deploy", "traffic_live", "machines", "fuzz", "hub_raw"),
 )
 """Folders with Spark, browsers, tshark, pages or many processes. They go first, so that no process
 is left alone with one of their files."""
+collect_ignore = list(_SLOW) if _PROFILE == "check" else []
+"""For `make check` their files are not even imported."""
 
 
 def pytest_configure() -> None:

@@ -22,6 +22,8 @@ from wirelake.lake.doctor import Check, Failure, run_checks, spark_trial, warmin
 
 from .conftest import Run
 
+pytestmark = pytest.mark.slow
+
 GB = 10**9
 ROOT = Path(__file__).parents[2]
 

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.columnar.folding import fold_rows, windows_of
 from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
@@ -14,6 +15,8 @@ from tests.records.scenes import ask
 from wirelake.columnar.fold import calls, kernels, memory, tables, tunnel_kernels
 from wirelake.columnar.read.warm import warm_folds
 from wirelake.traffic import simulate
+
+pytestmark = pytest.mark.slow
 
 CALLED: list[Any] = [
     *(tables.index_calls, tables.index_slots, memory._calls_in_order, memory._link),

@@ -19,6 +19,8 @@ from wirelake.tables.report.report import Report, make_report
 
 from .simulated_lake import captures, lake
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["captures", "lake"]
 
 NASTY = "</script><img src=x onerror=alert(1)>&amp;{brace}\u202e"

@@ -93,7 +93,7 @@ def test_the_code_is_kept_in_the_cache_folder(
     for name in [name for name in sys.modules if name.startswith("wirelake_layout_inner")]:
         monkeypatch.delitem(sys.modules, name)
     compile_layout(Inner)
-    (kept,) = tmp_path.iterdir()
+    (kept,) = tmp_path.glob("*.py")
     assert kept.name.startswith("wirelake_layout_inner_seed_")
     assert "def read_inner" in kept.read_text(encoding="utf-8")
 

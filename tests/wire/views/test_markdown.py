@@ -18,6 +18,8 @@ from wirelake.wire.types import U8, U16, U32LE, Choice, Magic, Names, Secret, St
 from wirelake.wire.views import markdown
 from wirelake.wire.views.describe import code, hexadecimal, literal, prose, table
 
+pytestmark = pytest.mark.slow
+
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 PAGES = markdown.pages()
 
