@@ -75,7 +75,7 @@ def mutated_messages(name: str, dialect: str) -> Streams:
     chance = random.Random(f"accidents of {name} {dialect}")
     seeds = _joined(name, dialect, largest=400)
     streams: Streams = []
-    for _ in range(400):
+    for _ in range(120):
         way, data = chance.choice(seeds)
         streams.append([(way, mutated(data, chance))])
     return streams
@@ -86,7 +86,7 @@ def random_bytes(name: str, dialect: str) -> Streams:
     chance = random.Random(f"noise of {name} {dialect}")
     seeds = _joined(name, dialect, largest=400)
     streams: Streams = []
-    for _ in range(150):
+    for _ in range(60):
         way, data = chance.choice(seeds)
         start = data[: chance.randrange(len(data))] if chance.random() < 0.7 else b""
         streams.append([(way, start + chance.randbytes(chance.randint(1, 80)))])

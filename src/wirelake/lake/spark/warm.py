@@ -10,12 +10,15 @@ it also writes an archive of Java classes, with which Spark starts in half the t
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
+from typing import Final
 
 from wirelake.capture.format.writer import PcapWriter
 from wirelake.capture.record.recorder import Recorder
@@ -28,6 +31,8 @@ from wirelake.protocols import registry
 from .class_archive import ArchiveError, create_archive
 
 __all__ = ["compile_kernels", "sample_protocol", "small_captures", "warm"]
+
+_PR_SET_PDEATHSIG: Final = 1
 
 
 def warm() -> None:
@@ -52,10 +57,18 @@ def compile_kernels() -> None:
     """Compile the kernels that are not in the cache, in as many processes as there are cores."""
     names = [protocol.name for protocol in registry.load_all()[0]]
     # A fork has all imports and the registered protocols; this process has no threads.
-    with ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("fork")) as pool:
+    context = multiprocessing.get_context("fork")
+    with ProcessPoolExecutor(os.cpu_count(), context, initializer=_end_with_parent) as pool:
         pool.submit(warm_folds)
         list(pool.map(_load_kernels, names))
     warm()
+
+
+def _end_with_parent() -> None:
+    """Have this process killed when its parent ends (Linux)."""
+    # A pool's worker waits for its next task for ever when the parent is killed.
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def sample_protocol() -> str:
