@@ -94,7 +94,7 @@ def _slices(connection: Any, ways: Any) -> Slices:
         piece=places,
         starts=places,
         stops=places,
-        ways=ways.astype(np.uint8),
+        directions=ways.astype(np.uint8),
         ts_ns=places,
         connection=connection,
     )
