@@ -17,7 +17,7 @@ import os
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -125,9 +125,27 @@ class Authority:
             self._counters.auth_failures[connection.protocol] += 1
             self._failed(connection.peer[0])
             return None
+        return self._accept(connection, row, token_hash(token))
+
+    def resume(self, connection: Receiver, client_id: str, credential: bytes) -> bool:
+        """Sign a client on that proved earlier that it has a token, whose hash this is.
+
+        Return False when the client was removed or the token is not valid any more.
+        """
+        row = self._store.client(client_id)
+        if row is None or not self._is_valid(row, credential):
+            return False
+        self._accept(connection, row, credential)
+        return True
+
+    def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
         client = self._topics.client_of(row)
+        connection.credential = credential
         self._signed_on(connection, client)
         return client
+
+    def _is_valid(self, row: ClientRow, credential: bytes) -> bool:
+        return hmac.compare_digest(credential, row.token)
 
     def anonymous(self, connection: Receiver) -> Client:
         """Sign a connection on without a token; its client is not stored."""
@@ -135,14 +153,19 @@ class Authority:
         self._signed_on(connection, client)
         return client
 
-    def recheck(self) -> None:
-        """Close the connections of clients that were removed."""
+    def recheck(self, rows: Iterable[ClientRow]) -> None:
+        """Close the connections of clients that were removed, or whose token is not valid now.
+
+        `rows` are all clients of the store.
+        """
         # By number, not by id: a client that was removed and added again is another one.
-        known = {row.number for row in self._store.clients()}
+        known = {row.number: row for row in rows}
         for connection in tuple(self._connections.values()):
             client = connection.client
-            if client is not None and client.durable and client.number not in known:
-                connection.end("revoked")
+            if client is not None and client.durable:
+                row = known.get(client.number)
+                if row is None or not self._is_valid(row, connection.credential):
+                    connection.end("revoked")
         for client in tuple(self._topics.registry.clients.values()):
             if client.number not in known:
                 self._topics.forget(client)

@@ -46,6 +46,7 @@ __all__ = [
     "load_config",
     "make_config",
     "meanings",
+    "restart_keys",
     "tables",
 ]
 
@@ -258,6 +259,12 @@ class Config(Table, frozen=True, kw_only=True):
                 listener.check(name)
             except ValueError as error:
                 raise ConfigError(str(error)) from error
+            # Here and not in the listener, so that it holds for a reload, too.
+            most = registry.binding(name).max_content_bytes
+            if listener.enabled and most is not None and self.limits.content_bytes > most:
+                raise ConfigError(
+                    f"limits.content_bytes: a {name} frame holds at most {most} bytes"
+                )
         if self.gateway.enabled and not self.gateway.backends:
             raise ConfigError("gateway.backends: a gateway needs at least one backend")
 
@@ -281,6 +288,8 @@ _OWN_TABLES: Final = {
     field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "listeners"
 }
 """Tables of the file that belong to the hub itself."""
+_RELOADED: Final = frozenset({"limits"})
+"""Tables that a reload applies."""
 
 
 def make_config(data: Mapping[str, Any]) -> Config:
@@ -318,8 +327,31 @@ def load_config(path: str | Path | None) -> Config:
         return make_config(data)
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, ConfigError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, ConfigError) as error:
         raise ConfigError(f"{path}: {error}") from error
+
+
+def restart_keys(old: Config, new: Config) -> list[str]:
+    """Return the keys, as `table.key`, that differ and that a reload does not apply."""
+    found: list[str] = []
+    for name in dict.fromkeys((*old.listeners, *new.listeners, *_OWN_TABLES)):
+        if name in _RELOADED:
+            continue
+        before, after = _table_or_none(old, name), _table_or_none(new, name)
+        if before is None or after is None:
+            found.append(name)
+            continue
+        for field in msgspec.structs.fields(type(before)):
+            values = getattr(before, field.name), getattr(after, field.name)
+            # Other files of certificates are read; a listener with TLS cannot become one without.
+            reloaded = field.name == "tls" and None not in values
+            if values[0] != values[1] and not reloaded:
+                found.append(f"{name}.{field.name}")
+    return found
+
+
+def _table_or_none(config: Config, name: str) -> Any:
+    return config.table(name) if name in config.listeners or name in _OWN_TABLES else None
 
 
 # -- what is wrong with a value ------------------------------------------------------------------

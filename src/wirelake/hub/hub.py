@@ -12,12 +12,14 @@ they need as arguments and do not know the hub.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from .auth import Authority
-from .config import ActiveLimits, Config, Limits
+from .config import ActiveLimits, Config, Limits, restart_keys
 from .listeners import make_listeners
 from .net.context import HubContext
 from .net.listener import Listener
@@ -30,12 +32,20 @@ from .rpc.hub_calls import HubCalls
 from .rpc.services import Services
 from .store import Store, open_store
 
-__all__ = ["Hub"]
+__all__ = ["Hub", "Reloadable"]
 
+_log = logging.getLogger(__name__)
 _CLOSE_S: Final = 1.0
 """How long peers may take to read the closing message of a drain."""
 _ABORT_S: Final = 1.0
 """How long aborted transports may take to report that they are closed; they need a turn or two."""
+
+
+class Reloadable(Protocol):
+    """A server beside the hub that uses its configuration."""
+
+    def prepare_reload(self, config: Config) -> Callable[[], None]:
+        """Check a new configuration; return the function that applies it. ConfigError."""
 
 
 class Hub:
@@ -51,6 +61,7 @@ class Hub:
 
     def __init__(self, config: Config, data: str | Path, services: Services | None = None):
         self.config = config
+        self._started_with = config
         self.data = Path(data)
         self.services = services or Services()
         self.service = self.services.service
@@ -58,6 +69,8 @@ class Hub:
         self.counters = Counters()
         self.connections: dict[int, TrackedConnection] = {}
         self.listeners: dict[str, Listener] = {}
+        self.started = False
+        """Whether all listeners are open."""
         self.started_ns = 0
         self._limits = ActiveLimits(config.limits, config.listeners)
         self._stop_requested = asyncio.Event()
@@ -89,6 +102,7 @@ class Hub:
         except BaseException:
             await self.stop()
             raise
+        self.started = True
 
     def _build(self) -> HubContext:
         loop, limits, counters, connections = (
@@ -186,10 +200,25 @@ class Hub:
         await self.store.close()
         self.tap.stop()
 
-    def reload(self, config: Config) -> None:
-        """Apply new limits and reload certificates. Addresses need a restart."""
-        # The parts share one ActiveLimits, so nothing has to be passed on.
+    def reload(self, config: Config, *servers: Reloadable) -> None:
+        """Apply limits, certificates and the list of clients: all of them, or nothing.
+
+        `servers` are reloaded with the hub. ConfigError when a certificate cannot be used, HubError
+        when the store cannot be read. Other settings need a restart; the log names those that have
+        changed.
+        """
+        # Whatever can fail comes first. From the first assignment on, nothing can.
+        changes = [
+            listener.prepare_reload(config.listeners.get(name, listener.settings))
+            for name, listener in self.listeners.items()
+        ]
+        changes += [server.prepare_reload(config) for server in servers]
+        clients = self.store.clients()
+        # The parts share one ActiveLimits, so limits need not be passed on.
         self.config = self.context.config = config
         self._limits.current = config.limits
-        for listener in self.listeners.values():
-            listener.reload_tls()
+        for apply in changes:
+            apply()
+        self.authority.recheck(clients)
+        if ignored := restart_keys(self._started_with, config):
+            _log.warning("changed settings need a restart: %s", ", ".join(ignored))

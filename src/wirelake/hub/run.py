@@ -1,7 +1,8 @@
 """Runs a hub as a process: its event loop, its signals, and its output.
 
     SIGTERM, SIGINT   drain: accept no connections, let running calls finish, close connections
-    SIGHUP            reload limits and certificates, disconnect removed clients
+    SIGHUP            reload limits and certificates; disconnect clients that were removed, or whose
+                      token was replaced
 
 On standard output there is one line `listening NAME ADDRESS` for each listener, then `ready`.
 """
@@ -19,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from .admin import AdminServer
 from .config import Config, ConfigError
+from .errors import HubError
 from .hub import Hub
 from .rpc.services import Services
 
@@ -127,11 +129,12 @@ def _signals(
 
 def _reload(hub: Hub, admin: AdminServer, reload_config: Callable[[], Config]) -> None:
     """Apply a new configuration; an invalid one changes nothing."""
+    if not hub.started:
+        _log.error("configuration not reloaded: the hub is starting")
+        return
     try:
-        hub.reload(reload_config())
-        admin.reload_tls()
-    except ConfigError as error:
+        hub.reload(reload_config(), admin)
+    except (ConfigError, HubError) as error:
         _log.error("configuration not reloaded: %s", error)
         return
-    hub.authority.recheck()
     _log.info("configuration reloaded")

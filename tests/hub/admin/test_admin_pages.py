@@ -174,7 +174,7 @@ async def _https(folder: Path) -> None:
     ):
         assert (await admin.get("/healthz", token=None)).status == 200
         newer = make_certificate(folder)  # the same files
-        admin.server.reload_tls()
+        it.hub.reload(it.hub.config, admin.server)
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             await admin.get("/healthz")
         assert newer.certificate == made.certificate

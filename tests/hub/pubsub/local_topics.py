@@ -55,6 +55,7 @@ class Receiver:
         self.id = place.ids
         self.hub = place
         self.client = client
+        self.credential = b""
         self.protocol = protocol
         self.acks_all = protocol == "comet"
         self.form: Any = form
@@ -151,6 +152,7 @@ class LocalTopics:
         row = self.store.client(name)
         assert row is not None
         ear = self.ear(self.topics.client_of(row), protocol, own=own)
+        ear.credential = row.token
         if ear.acks_all:
             self.topics.attach(ear)  # type: ignore[arg-type]
         return ear

@@ -194,7 +194,7 @@ def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
             await it.publish("@a", b"topic")
             await it.publish(None, b"private", client="ann")
             remove_client(tmp_path / "hub.sqlite3", "ann")
-            it.authority.recheck()
+            it.authority.recheck(it.store.clients())
             assert (ann.ended, bob.ended) == ("revoked", "")
             await it.sweep()
             assert list(it.store.index()) == []

@@ -17,7 +17,8 @@ __all__ = ["command"]
 _HELP = f"""{COMMANDS["client"]}
 
 A client has an id and a token. The token is printed once, when it is created; the hub stores only
-its hash. A removed client cannot sign on again; SIGHUP also closes its open connections.
+its hash. A removed client, or one with a replaced token, cannot sign on again; SIGHUP of the hub
+also closes its open connections.
 
 \b
 Examples:

@@ -7,16 +7,15 @@ import contextlib
 import os
 import secrets
 import socket
-import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.applications import Starlette
 
-from ..config import ConfigError
-from ..net.listener import load_certificates, tls_context
+from ..config import Config, ConfigError
+from ..net.listener import ServerContext, tls_context
 from .app import make_app
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class AdminServer:
         self._settings = hub.config.admin
         self._app: Starlette
         self._server: _Server | None = None
-        self._tls: ssl.SSLContext | None = None
+        self._tls: ServerContext | None = None
         self._task: asyncio.Task[None] | None = None
         self._listener: socket.socket | None = None
 
@@ -100,10 +99,11 @@ class AdminServer:
         await self._task
         self._server = self._task = self._listener = None
 
-    def reload_tls(self) -> None:
-        """Reload the certificates."""
-        if self._tls is not None and self._settings.tls is not None:
-            load_certificates(self._tls, self._settings.tls)
+    def prepare_reload(self, config: Config) -> Callable[[], None]:
+        """Read the certificates; return the function that applies the reload. ConfigError."""
+        if self._tls is None:
+            return lambda: None
+        return self._tls.prepare(config.admin.tls)
 
 
 def _listen(host: str, port: int) -> socket.socket:

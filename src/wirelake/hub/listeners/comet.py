@@ -42,7 +42,6 @@ from wirelake.protocols.comet.session import (
 from wirelake.protocols.sansio import Event, SessionError
 
 from ..auth import static_key
-from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
@@ -360,28 +359,24 @@ class CometListener(Listener):
 
     def __init__(self, hub: HubContext, settings: CometSettings):
         super().__init__(hub, settings)
-        self.options = ServerOptions(
-            dialect=settings.dialect,
-            auth_deadline_s=hub.limits.auth_s,
-            auth_attempts=hub.limits.auth_attempts,
-            push_after=settings.push_after,
-            require_encryption=settings.require_encryption,
-            on_duplicate=settings.on_duplicate,
-        )
+        self.limits_changed()
         self.form = CometForm(settings.dialect)
         self.online: dict[str, CometConnection] = {}
         """The connection of each client that is signed on."""
         self._keys = settings.key == "x25519"
         self._static = static_key(settings.static_key) if settings.static_key else None
-        self._check(settings)
 
-    def _check(self, settings: CometSettings) -> None:
-        if settings.require_encryption and not self._keys:
-            raise ConfigError('comet.require_encryption: needs comet.key = "x25519"')
-        # Checked at the start: otherwise the first large publish would fail for every sealed phone.
-        most = BINDING.max_content_bytes
-        if most is not None and self.hub.limits.content_bytes > most:
-            raise ConfigError(f"limits.content_bytes: a comet frame holds at most {most} bytes")
+    def limits_changed(self) -> None:
+        """Make the options of new sessions."""
+        settings, limits = self.settings, self.hub.limits
+        self.options = ServerOptions(
+            dialect=settings.dialect,
+            auth_deadline_s=limits.auth_s,
+            auth_attempts=limits.auth_attempts,
+            push_after=settings.push_after,
+            require_encryption=settings.require_encryption,
+            on_duplicate=settings.on_duplicate,
+        )
 
     def fresh_key(self) -> X25519ServerKey | None:
         """The key that a connection offers for sealing; a new one for each."""

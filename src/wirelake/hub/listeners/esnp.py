@@ -413,15 +413,20 @@ class EsnpListener(Listener):
         super().__init__(hub, settings)
         self.calls = hub.calls
         self.requires_token = settings.auth == "token"
+        self._trace_name = hub.config.record.source
+        self.limits_changed()
+
+    def limits_changed(self) -> None:
+        """Make the options of new sessions."""
+        settings = self.settings
         self.options = SessionOptions(
             revision=settings.revision,
             dialect=settings.dialect,
             strict=settings.strict,
             idle_limit_s=settings.idle_s or None,
-            max_requests=hub.limits.calls,
-            trace_name=hub.config.record.source,
+            max_requests=self.hub.limits.calls,
+            trace_name=self._trace_name,
         )
-        """Options of every session."""
 
 
 # -- rows and the values of services -------------------------------------------------------------

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     import asyncio
 
     from ..net.context import HubContext
-    from ..store import ClientRow
 
 __all__ = ["MaglineConnection", "MaglineListener"]
 
@@ -177,17 +176,19 @@ class MaglineConnection(Connection):
         elif self.listener.allows_anonymous:
             self.hub.authority.anonymous(self)
 
-    def _restore_client(self, client_id: str, receives: bool) -> None:
+    def _restore_client(self, principal: str, receives: bool) -> None:
+        # A session can be resumed for up to 24 hours (section 4.10). `wirelake client remove` and
+        # `rotate` run in another process, which has no access to the tickets in memory.
+        credential, _, client_id = principal.partition(" ")
         try:
-            row = self.listener.resumable_client(client_id)
+            known = self.hub.authority.resume(self, client_id, bytes.fromhex(credential))
         except HubError as error:
             self.end(error.code)
             return
-        if row is None:
+        if not known:
+            self.listener.tickets.revoke(principal)
             self.end("revoked")
-            return
-        self.hub.table.signed_on(self, self.hub.topics.client_of(row))
-        if receives:
+        elif receives:
             self.hub.topics.attach(self)
 
     # -- requests ----------------------------------------------------------------------------
@@ -208,8 +209,8 @@ class MaglineConnection(Connection):
     def _signed_on(self, seq: int, outcome: Result | HubError) -> None:
         """Answer a sign-on, and let the session's ticket resume as this client."""
         if not isinstance(outcome, HubError) and self.client is not None and self.open:
-            self.listener.note_credentials(self.client.id)
-            self.session.identify(self.client.id)
+            # The ticket is as good as the token that was used: `resume` checks it again.
+            self.session.identify(f"{self.credential.hex()} {self.client.id}")
         self._answer(seq, outcome)
 
     def _answer(self, seq: int, outcome: Result | HubError) -> None:
@@ -248,12 +249,7 @@ class MaglineListener(Listener):
         super().__init__(hub, settings)
         self.allows_anonymous = settings.auth == "none"
         """Whether clients need not sign on."""
-        self.options = ServerOptions(
-            max_requests=hub.limits.calls,
-            order_cmds=() if self.allows_anonymous else (_AUTH,),
-            order_deadline_s=hub.limits.auth_s,
-            order_max_frame=_MAX_FRAME_BEFORE_AUTH,
-        )
+        self.limits_changed()
         self.keys = ServerKeys(
             static=[static_key(settings.static_key or hub.data / "magline.key")],
             psks=[read_key(path) for path in settings.psk],
@@ -264,13 +260,21 @@ class MaglineListener(Listener):
         self.calls = hub.calls
         self.by_session: dict[bytes, MaglineConnection] = {}
         """Connections by session id."""
-        self._credentials: dict[str, bytes] = {}
-        """The token hash of each client at its sign-on."""
         self._had_receiver: OrderedDict[bytes, None] = OrderedDict()
         """Ids of closed sessions whose connection got notifications; as many as there are tickets,
         the oldest is forgotten first."""
         self._handshakes: Counter[str] = Counter()
         self._last: tuple[Notification | None, bytes] = (None, b"")
+
+    def limits_changed(self) -> None:
+        """Make the options of new sessions."""
+        limits = self.hub.limits
+        self.options = ServerOptions(
+            max_requests=limits.calls,
+            order_cmds=() if self.allows_anonymous else (_AUTH,),
+            order_deadline_s=limits.auth_s,
+            order_max_frame=_MAX_FRAME_BEFORE_AUTH,
+        )
 
     # -- handshakes --------------------------------------------------------------------------
 
@@ -288,27 +292,6 @@ class MaglineListener(Listener):
             del self._handshakes[address]
 
     # -- resumption --------------------------------------------------------------------------
-
-    def note_credentials(self, client_id: str) -> None:
-        """Remember the token of a client that signed on; revoke tickets of an older token."""
-        # The hash as of the sign-on: `resumable_client` compares it with the current one.
-        row = self.hub.store.client(client_id)
-        token = b"" if row is None else row.token
-        known = self._credentials.setdefault(client_id, token)
-        if known != token:
-            self.tickets.revoke(client_id)
-            self._credentials[client_id] = token
-
-    def resumable_client(self, client_id: str) -> ClientRow | None:
-        """Return the client of a ticket; None when its token was removed or changed since."""
-        # A session can be resumed for up to 24 hours (section 4.10). `wirelake client remove` and
-        # `rotate` run in another process, which has no access to the tickets in memory.
-        row = self.hub.store.client(client_id)
-        if row is not None and self._credentials.get(client_id) == row.token:
-            return row
-        self.tickets.revoke(client_id)
-        self._credentials.pop(client_id, None)
-        return None
 
     def on_connection_closed(self, connection: MaglineConnection) -> None:
         """Remember whether a closed connection got notifications, in case its client resumes."""

@@ -101,6 +101,7 @@ class Connection(asyncio.Protocol):
         "client",
         "close_reason",
         "close_side",
+        "credential",
         "failed_sign_ons",
         "form",
         "frame_started",
@@ -124,6 +125,8 @@ class Connection(asyncio.Protocol):
         self.id = self.hub.table.new_id()
         self.client: Client | None = None
         """The client that has signed on."""
+        self.credential = b""
+        """The hash of the token that it used; empty without one."""
         self.form: Form | None = None
         """The encoding of notifications that this connection shares with others; None while it
         needs its own."""

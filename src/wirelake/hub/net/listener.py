@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from typing import Any
 
 from wirelake.protocols.binding import TlsSettings
@@ -19,7 +20,7 @@ from .context import HubContext
 
 __all__ = [
     "Listener",
-    "load_certificates",
+    "ServerContext",
     "tls_context",
 ]
 
@@ -37,7 +38,7 @@ class Listener:
         self.hub = hub
         self.settings = settings
         self._server: asyncio.Server | None = None
-        self._tls: ssl.SSLContext | None = None
+        self._tls: ServerContext | None = None
 
     @property
     def protocol(self) -> str:
@@ -68,30 +69,77 @@ class Listener:
         if server is not None:
             server.close()
 
-    def reload_tls(self) -> None:
-        """Reload the certificates; open connections keep the old ones."""
-        if self._tls is not None:
-            load_certificates(self._tls, self.settings.tls)
+    def prepare_reload(self, settings: Any) -> Callable[[], None]:
+        """Read the certificates of new settings; return the function that applies the reload.
+
+        ConfigError when they cannot be used: nothing is changed.
+        """
+        replace = None if self._tls is None else self._tls.prepare(settings.tls)
+
+        def apply() -> None:
+            if replace is not None:
+                replace()
+            self.limits_changed()
+
+        return apply
+
+    def limits_changed(self) -> None:
+        """Update what was made from `Limits`, for new connections."""
 
 
 # -- TLS -----------------------------------------------------------------------------------------
 
 
-def tls_context(settings: TlsSettings | None) -> ssl.SSLContext | None:
+class ServerContext(ssl.SSLContext):
+    """The context of a listening server; its certificates can be replaced.
+
+    A server keeps the context that it was started with. This one passes each handshake on to
+    `current`, so that a reload replaces certificate, key and authorities in one assignment. A
+    context that is changed in place keeps every authority it ever had, and is left with a
+    certificate without its key when the second file cannot be used.
+    """
+
+    current: ssl.SSLContext
+    """The context of new handshakes."""
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        """Begin a handshake; asyncio and uvloop call this for every connection."""
+        return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
+
+    def prepare(self, settings: TlsSettings | None) -> Callable[[], None]:
+        """Read certificates; return the function that makes them those of new connections.
+
+        Without settings the old ones stay: turning TLS off needs a restart.
+        """
+        context = self.current if settings is None else _read_certificates(settings)
+
+        def apply() -> None:
+            self.current = context
+
+        return apply
+
+
+def tls_context(settings: TlsSettings | None) -> ServerContext | None:
     """Return the context for these settings; None without TLS."""
     if settings is None:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    # Explicit, whatever the system's defaults are: TLS 1.0 and 1.1 are deprecated (RFC 8996).
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_certificates(context, settings)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.current = _read_certificates(settings)
     return context
 
 
-def load_certificates(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Load certificate, key and authorities; open connections keep the old ones."""
-    # The context is changed in place: the listening server keeps a reference to it, so that new
-    # handshakes use the new certificate without a new socket.
+def _read_certificates(settings: TlsSettings) -> ssl.SSLContext:
+    """Return a new context with certificate, key and authorities; ConfigError."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    # Explicit, whatever the system's defaults are: TLS 1.0 and 1.1 are deprecated (RFC 8996).
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.load_cert_chain(settings.certificate, settings.key)
         if settings.client_ca:
@@ -99,3 +147,4 @@ def load_certificates(context: ssl.SSLContext, settings: TlsSettings) -> None:
             context.verify_mode = ssl.CERT_REQUIRED  # client certificates, for relay links
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"tls: {settings.certificate}: {error}") from error
+    return context

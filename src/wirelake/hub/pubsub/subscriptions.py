@@ -50,6 +50,8 @@ class Receiver(Protocol):
     id: int
     peer: tuple[str, int]
     client: Client | None
+    credential: bytes
+    """The hash of the token that the client used."""
     form: Form | None
     """The encoding it shares with other connections; None while it needs its own."""
     paused_since: float

@@ -33,6 +33,12 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     on_duplicate: OnDuplicate = "replace"
     """What happens when a client signs on a second time."""
 
+    def check(self, table: str) -> None:
+        """Also require a key for `require_encryption`."""
+        ListenerSettings.check(self, table)
+        if self.require_encryption and self.key == "none":
+            raise ValueError(f'{table}.require_encryption: needs {table}.key = "x25519"')
+
 
 BINDING: Final = Binding(
     settings=CometSettings,
