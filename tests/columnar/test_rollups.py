@@ -49,6 +49,7 @@ def messages(seed: int, many: int) -> Rows:
             "protocol": chance.choice(("comet", "tny")),
             "kind": chance.choice(("request", "push")),
             "size_bytes": chance.choice((10, 20, 400)),
+            "tunnel_link": chance.choice((None, None, 7)),
         }
         for _ in range(many)
     ]

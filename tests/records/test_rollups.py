@@ -14,8 +14,10 @@ CALL: dict[str, Any] = dict.fromkeys(
 )
 
 
-def message(ts_ns: int, connection: int = 1, size: int = 10) -> dict[str, Any]:
-    place = {"ts_ns": ts_ns, "connection": connection, "direction": "c2s"}
+def message(
+    ts_ns: int, connection: int = 1, size: int = 10, link: int | None = None
+) -> dict[str, Any]:
+    place = {"ts_ns": ts_ns, "connection": connection, "direction": "c2s", "tunnel_link": link}
     return place | {"protocol": "tny", "kind": "request", "size_bytes": size}
 
 
@@ -48,6 +50,11 @@ def test_traffic() -> None:
         (0, 2, 15),
         (MINUTE_NS, 1, 10),
     ]
+
+
+def test_bytes_in_tunnels_count_with_their_link() -> None:
+    (found,) = rollup("traffic_minutes", messages=[message(1), message(2, link=1)])
+    assert (found["messages"], found["bytes"]) == (2, 10)
 
 
 def test_talkers_are_ranked_by_bytes_then_by_id() -> None:

@@ -239,10 +239,11 @@ GROUP BY t.connection ORDER BY bytes DESC LIMIT 10""",
 
 MADE: Final = {
     "traffic_minutes": Made(
-        "Messages are counted by the minute of `ts_ns`.",
+        "Messages are counted by the minute of `ts_ns`; the bytes of those in tunnels are part of "
+        "their link's frames.",
         """\
-SELECT ts_ns - ts_ns % 60000000000 AS minute_ns, protocol, direction, kind,
-       count(*) AS messages, sum(size_bytes)::BIGINT AS bytes
+SELECT ts_ns - ts_ns % 60000000000 AS minute_ns, protocol, direction, kind, count(*) AS messages,
+       coalesce(sum(size_bytes) FILTER (tunnel_link IS NULL), 0)::BIGINT AS bytes
 FROM messages
 GROUP BY ALL""",
     ),

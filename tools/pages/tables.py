@@ -36,6 +36,19 @@ Only lakes have roll-ups. Each counts rows of other tables by minute. At any com
 result of a query over these tables.
 """
 
+_TUNNELS: Final = """## Bytes in tunnels
+
+A message in a tunnel is in `messages` twice: as the frame of the link that carries it, and as a
+message of its own with `tunnel_link`, whose `size_bytes` are a part of that frame. One rule holds
+for all sums: **a byte counts once, with the connection that has it on the wire.** So `coverage`,
+`traffic_minutes` and the report count bytes in tunnels with the link and its protocol. For each
+protocol, the bytes of `traffic_minutes` are `decoded_bytes` + `undecryptable_bytes` of `coverage`.
+In a query over `messages`, add `FILTER (tunnel_link IS NULL)` to a sum of bytes.
+
+Tables with a row for each connection show the bytes of a tunnel in the row of the tunnel, too:
+`tunnels`, and `talker_minutes`. Do not add these to the rows of links.
+"""
+
 _FUNCTIONS: Final = """## In SQL
 
 The queries on these pages are for `wirelake lake sql LAKE "..."`, which runs DuckDB with the tables
@@ -92,6 +105,7 @@ def _index() -> Iterator[str]:
     yield from _links([name for name in _TABLES if name not in MADE])
     yield _ROLLUPS
     yield from _links(list(MADE))
+    yield _TUNNELS
     yield _FUNCTIONS
     yield "```{toctree}\n:hidden:\n"
     yield from (f"tables/{name}" for name in _TABLES)

@@ -71,7 +71,9 @@ _MIN_INT64: Final = -(1 << 63)
 Row = Mapping[str, Any]
 Rows = Iterable[Row]
 
-_MESSAGES: Final = ("ts_ns", "connection", "direction", "protocol", "kind", "size_bytes")
+_MESSAGES: Final = (
+    *("ts_ns", "connection", "direction", "protocol", "kind", "size_bytes", "tunnel_link"),
+)
 _CALLS: Final = (
     *("protocol", "target", "outcome", "cause", "status"),
     *("request_ns", "response_ns", "latency_ns"),
@@ -147,7 +149,9 @@ def _traffic(messages: Rows) -> Iterator[dict[str, Any]]:
     found = _Counts(("minute_ns", "protocol", "direction", "kind"), ("messages", "bytes"))
     for row in messages:
         key = minute_of(row["ts_ns"]), row["protocol"], row["direction"], row["kind"]
-        found.add(*key, messages=1, bytes=row["size_bytes"] or 0)
+        # Bytes in a tunnel are counted once, as part of the frames of their link.
+        size_bytes = row["size_bytes"] if row["tunnel_link"] is None else 0
+        found.add(*key, messages=1, bytes=size_bytes or 0)
     return found.rows()
 
 

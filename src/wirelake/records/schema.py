@@ -57,7 +57,11 @@ COMMON: Final = _table(
     ("ids", pa.list_(pa.field("item", _TEXT)), "Ids of the notifications carried or acknowledged."),
     ("body", pa.binary(), "The application's bytes, decrypted where a key is known."),
     ("sealed", pa.bool_(), "Whether the body is encrypted and no key is known."),
-    ("size_bytes", _INT, "Bytes of the frame."),
+    (
+        "size_bytes",
+        _INT,
+        "Bytes of the frame; of a message in a tunnel, its part of the link's frame.",
+    ),
     ("body_bytes", _INT, "Bytes of the body; null without one."),
     ("tunnel_link", _INT, "Of a message in a tunnel: the connection of the link; else null."),
     *_PLACE,
@@ -231,13 +235,13 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ("late_messages", _INT, "Messages after its end."),
     ),
     "traffic_minutes": _table(
-        "Messages by minute.",
+        "Messages by minute. Every byte counts once: bytes in a tunnel are those of its link.",
         _MINUTE,
         ("protocol", _TEXT, "Name of the protocol."),
         ("direction", _TEXT, "c2s or s2c."),
         ("kind", _TEXT, "As in messages."),
         ("messages", _INT, "Number of messages."),
-        ("bytes", _INT, "Bytes of their frames."),
+        ("bytes", _INT, "Bytes of their frames; those in tunnels count with the link's frames."),
     ),
     "latency_minutes": _table(
         "Calls with a latency by the minute of their response, in fixed buckets: eight for each "
@@ -282,7 +286,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
         ("protocol", _TEXT, "Name of the protocol."),
         ("connection", _INT, "Id of the connection, or of the tunnel."),
         ("messages", _INT, "Number of its messages."),
-        ("bytes", _INT, "Bytes of their frames."),
+        ("bytes", _INT, "Bytes of their frames; those in a tunnel are also in its link's."),
     ),
 }
 """The tables with fixed columns. `messages_schema` builds `messages`."""

@@ -166,7 +166,8 @@ def _traffic(messages: _Columns) -> dict[str, Any]:
         "direction": messages["direction"],
         "kind": messages["kind"],
         "messages": messages.ones(),
-        "bytes": messages.numbers("size_bytes"),
+        # Bytes in a tunnel are counted once, as part of the frames of their link.
+        "bytes": messages.numbers("size_bytes") * np.asarray(pc.is_null(messages["tunnel_link"])),
     }
 
 

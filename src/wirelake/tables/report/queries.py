@@ -133,7 +133,7 @@ def traffic(scope: Scope) -> str:
     if not scope.by_minute:
         return f"""
             SELECT {scope.step_of("ts_ns")} AS start_ns, protocol, count(*) AS messages,
-                sum(size_bytes)::BIGINT AS bytes
+                coalesce(sum(size_bytes) FILTER (tunnel_link IS NULL), 0)::BIGINT AS bytes
             FROM messages WHERE {scope.contains("ts_ns")} GROUP BY ALL ORDER BY ALL
         """
     return f"""
