@@ -15,6 +15,8 @@ own for the same actions and uses none of these.
 
 Arguments and results are DATA rows in ESNP and a JSON object elsewhere. Content that is not valid
 UTF-8 is `bytes` where the protocol has such a type, and `content_base64` in JSON.
+
+`hub_arguments` declares for the meaning of a protocol which of them tables need.
 """
 
 from __future__ import annotations
@@ -22,9 +24,11 @@ from __future__ import annotations
 import base64
 import re
 from dataclasses import dataclass
-from typing import Any, Final, NotRequired, Protocol, TypedDict
+from typing import Any, Final, Literal, NotRequired, Protocol, TypedDict
 
 import msgspec
+
+from wirelake.wire.meaning import Argument, Arguments, NamedRows
 
 __all__ = [
     "ACK",
@@ -57,6 +61,7 @@ __all__ = [
     "TopicsResult",
     "content_fields",
     "content_of",
+    "hub_arguments",
     "is_topic_name",
     "notification_json",
 ]
@@ -241,6 +246,23 @@ CALLS: Final[dict[str, HubCall]] = {
 """Every call by its name."""
 BY_NUMBER: Final[dict[int, HubCall]] = {call.number: call for call in CALLS.values()}
 """Every call by its number."""
+
+
+def hub_arguments(
+    addressing: Literal["names", "numbers"], rows: NamedRows | None = None
+) -> Arguments:
+    """Return the declaration of sign-on, notifications and acknowledgements for a protocol that
+    uses these calls. Arguments are in `rows`, or in a JSON body."""
+    if addressing == "names":
+        auth, notify, ack = AUTH.target, f"{HUB_SERVICE}/{NOTIFY}", ACK.target
+    else:
+        auth, notify, ack = str(AUTH.number), str(NOTIFY_NUMBER), str(ACK.number)
+    return Arguments(
+        client=Argument(auth, "id"),
+        ids=(Argument(notify, "id"), Argument(ack, "id", "ids")),
+        published_ms=Argument(notify, "ts"),
+        rows=rows,
+    )
 
 
 class _Notification(Protocol):

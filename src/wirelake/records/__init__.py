@@ -4,6 +4,7 @@ In reading order:
 
     schema.py          the columns of all tables; `structs.py` the struct of each protocol
     message.py         one decoded message as a row of `messages`, by its protocol's `Meaning`
+    arguments.py       named arguments of calls: clients, notification ids, publication times
     protocol_rules.py  each `Meaning` resolved to what the matching rules need
     rows.py            the input of the engines, and its conversion from and to Arrow
     engine.py          the interface of the engines

@@ -20,7 +20,7 @@ import msgspec
 
 from wirelake.wire.meaning import Tunnels
 
-from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
+from .engine import Clients, ClientsState, Engine, EngineLimits, oldest
 from .protocol_rules import rules_of
 from .rows import Closed, Fact, FaultRow, MessageRow, Opened, opposite
 from .tunnels import is_refusal, tunnel_connection, tunnel_of
@@ -249,7 +249,8 @@ either."""
 class _CallsState(msgspec.Struct):
     sides: list[SideState]
     uncertain: list[Uncertainty]
-    clients: list[tuple[int, SignedOn]]
+    clients: ClientsState
+    tunnel_clients: ClientsState
     links: list[int]
     ready: list[CallRow]
     gave_up: bool
@@ -269,6 +270,9 @@ class CallsEngine(Engine[CallRow]):
         """The same, by the direction of their responses."""
         self._uncertain: dict[int, Uncertainty] = {}
         self._clients = Clients(self.limits.connections)
+        # Apart from the others, because facts do not count here: they name the users of tunnels,
+        # too, and the fold of tunnels sees messages only.
+        self._tunnel_clients = Clients(self.limits.tunnels)
         self._links: set[int] = set()
         self._gave_up = False
         self._ready = []
@@ -302,7 +306,7 @@ class CallsEngine(Engine[CallRow]):
     def _request(self, row: MessageRow) -> None:
         connection = row.connection
         if row.client is not None:
-            self._clients.feed(row)
+            self._clients_of(row).feed(row)
         side = self._sides[row.direction].get(connection) or self._side(row.direction, row)
         number = row.message_id
         if number is None:
@@ -314,6 +318,8 @@ class CallsEngine(Engine[CallRow]):
             if call.request_ns is not None:
                 call.requests += 1
                 call.request_bytes = (call.request_bytes or 0) + row.size_bytes
+                if Clients.is_claim(row):
+                    call.client = row.client
                 return
             self._end(side.by_id.pop(number), "orphan", "unfinished")
         self._await(side, number, self._call(row))
@@ -342,8 +348,11 @@ class CallsEngine(Engine[CallRow]):
         )
 
     def _caller(self, row: MessageRow) -> str | None:
-        """Return the signed-on client. It is unknown for the users of a tunnel."""
-        return None if row.tunnel_link is not None else self._clients.get(row.connection)
+        """Return the signed-on client; of a call to sign on, the client that it names."""
+        return row.client if Clients.is_claim(row) else self._clients_of(row).get(row.connection)
+
+    def _clients_of(self, row: MessageRow) -> Clients:
+        return self._clients if row.tunnel_link is None else self._tunnel_clients
 
     def _request_in_order(self, side: Side, call: CallRow) -> None:
         if self._uncertain:
@@ -359,8 +368,9 @@ class CallsEngine(Engine[CallRow]):
             self._give_up_order(call.connection, "limit")
 
     def _response(self, row: MessageRow) -> None:
-        if row.name in rules_of(row.protocol).confirmations:
-            self._clients.feed(row)
+        clients = self._clients_of(row)
+        if clients.concerns(row):
+            clients.feed(row)
         side = self._answered_by[row.direction].get(row.connection)
         number = row.reply_to
         if number is None:
@@ -509,6 +519,7 @@ class CallsEngine(Engine[CallRow]):
                 self._end_all(connection, side, "lost", cause)
         self._uncertain.pop(connection, None)
         self._clients.closed(connection)
+        self._tunnel_clients.closed(connection)
 
     def _end_all(self, connection: int, side: Side, outcome: str, cause: str | None) -> None:
         self._ready.extend(side.answered.values())
@@ -587,7 +598,8 @@ class CallsEngine(Engine[CallRow]):
         state = _CallsState(
             sides,
             list(self._uncertain.values()),
-            list(self._clients.known.items()),
+            self._clients.state(),
+            self._tunnel_clients.state(),
             sorted(self._links),
             self._ready,
             self._gave_up,
@@ -601,7 +613,8 @@ class CallsEngine(Engine[CallRow]):
         for each in found.sides:
             self._sides[each.direction][each.connection] = each.side()
         self._uncertain = {uncertainty.connection: uncertainty for uncertainty in found.uncertain}
-        self._clients.known = dict(found.clients)
+        self._clients.restore(found.clients)
+        self._tunnel_clients.restore(found.tunnel_clients)
         self._links = set(found.links)
         self._ready = found.ready
         self._gave_up = found.gave_up

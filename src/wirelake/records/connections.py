@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
+from .engine import Clients, ClientsState, Engine, EngineLimits, oldest
 from .protocol_rules import DEVICE_COLUMNS, SESSION, ProtocolRules, rules_of
 from .rows import Closed, Fact, FaultRow, MessageRow, Opened
 
@@ -98,7 +98,7 @@ class _LastSignOn(msgspec.Struct):
 
 class _ConnectionsState(msgspec.Struct):
     open: list[_Open]
-    clients: list[tuple[int, SignedOn]]
+    clients: ClientsState
     last: list[tuple[tuple[str, str], _LastSignOn]]
     ready: list[ConnectionRow]
 
@@ -136,10 +136,9 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         connection.seen(row.ts_ns if row.first_ns is None else row.first_ns)
         connection.seen(row.ts_ns)
         connection.count(row, rules)
-        if row.client is not None or row.name in rules.confirmations:
+        if self._clients.concerns(row):
             self._clients.feed(row)
-            if row.client is not None:
-                self._signs_on(connection, row.protocol, row.ts_ns)
+            self._signs_on(connection, row.protocol, row.ts_ns)
         if row.kind == "handshake":
             _handshake(found, row)
         elif row.kind == "control" and row.reason is not None:
@@ -223,7 +222,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         """Return the whole memory as plain data, including rows that were not taken yet."""
         state = _ConnectionsState(
             list(self._open.values()),
-            list(self._clients.known.items()),
+            self._clients.state(),
             list(self._last.items()),
             self._ready,
         )
@@ -234,7 +233,7 @@ class ConnectionsEngine(Engine[ConnectionRow]):
         found = msgspec.convert(state, _ConnectionsState)
         self._forget()
         self._open = {each.row.connection: each for each in found.open}
-        self._clients.known = dict(found.clients)
+        self._clients.restore(found.clients)
         self._last = dict(found.last)
         self._ready = found.ready
 

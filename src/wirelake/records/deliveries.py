@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from .engine import Clients, Engine, EngineLimits, SignedOn, oldest
-from .protocol_rules import PUBLISHED, publication_protocol, rules_of
+from .engine import Clients, ClientsState, Engine, EngineLimits, oldest
+from .protocol_rules import PUBLISHED, publication_protocol
 from .rows import Closed, Fact, FaultRow, MessageRow
 
 __all__ = [
@@ -91,7 +91,7 @@ class _DeliveriesState(msgspec.Struct):
     done: list[tuple[_Key, DeliveryRow]]
     publications: dict[str, _Publication]
     faults: list[tuple[str | int, int]]
-    clients: list[tuple[int, SignedOn]]
+    clients: ClientsState
     ready: list[DeliveryRow]
 
 
@@ -114,8 +114,10 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._ready = []
 
     def feed(self, row: MessageRow) -> None:
-        """Handle sign-ons, sends and acknowledgements."""
-        if row.client is not None or row.name in rules_of(row.protocol).confirmations:
+        """Handle sign-ons, sends and acknowledgements. Those in tunnels are left out."""
+        if row.tunnel_link is not None:
+            return
+        if self._clients.concerns(row):
             self._clients.feed(row)
         if not row.ids:
             return
@@ -235,7 +237,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
             list(self._done.items()),
             self._publications,
             list(self._faults.items()),
-            list(self._clients.known.items()),
+            self._clients.state(),
             self._ready,
         )
         return msgspec.to_builtins(state)
@@ -248,7 +250,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._done = dict(found.done)
         self._publications = found.publications
         self._faults = dict(found.faults)
-        self._clients.known = dict(found.clients)
+        self._clients.restore(found.clients)
         self._ready = found.ready
 
 

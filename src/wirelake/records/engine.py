@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -30,6 +30,9 @@ __all__ = ["Clients", "Engine", "EngineLimits", "SignedOn", "feed_event", "oldes
 Row = TypeVar("Row", bound=msgspec.Struct)
 """The rows that an engine gives."""
 Value = TypeVar("Value")
+
+_CLAIMS: Final = 4_096
+"""Unanswered calls to sign on of one connection: as many as there may be open calls."""
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,14 +128,24 @@ class SignedOn(msgspec.Struct):
     confirmed: bool = False
 
 
+class ClientsState(msgspec.Struct):
+    """`Clients` as plain data."""
+
+    known: list[tuple[int, SignedOn]] = []
+    claims: list[tuple[int, list[tuple[int, str]]]] = []
+
+
 class Clients:
     """The client of each connection ("The client of a connection" in the matching rules).
 
-    The last sign-on counts, until the server confirms one. A confirmed client stays.
+    The last sign-on counts, until the server confirms one. A confirmed client stays. A sign-on that
+    is a call counts when it is answered with ok, which confirms it.
     """
 
     def __init__(self, limit: int):
         self.known: dict[int, SignedOn] = {}
+        self.claims: dict[int, dict[int, str]] = {}
+        """By connection: unanswered calls to sign on, by id, and the client that each names."""
         self._limit = limit
 
     def get(self, connection: int) -> str | None:
@@ -146,8 +159,52 @@ class Clients:
         # sign-on, the confirmed id is final; elsewhere the last one is the best that a capture
         # shows.
         if row.client is not None:
-            self.sign_on(row.connection, row.client)
+            if self.is_claim(row):
+                self._claim(row)
+            elif row.target is None or row.target != rules_of(row.protocol).sign_on_target:
+                self.sign_on(row.connection, row.client)
         elif row.name in rules_of(row.protocol).confirmations and row.connection in self.known:
+            self.known[row.connection].confirmed = True
+        elif row.connection in self.claims and row.kind == "response":
+            self._answered(row)
+
+    @staticmethod
+    def is_claim(row: MessageRow) -> bool:
+        """Return whether a message is a call to sign on; its answer decides."""
+        return (
+            row.client is not None
+            and row.target is not None
+            and row.target == rules_of(row.protocol).sign_on_target
+            and (row.kind, row.direction) == ("request", "c2s")
+            and row.message_id is not None
+        )
+
+    def concerns(self, row: MessageRow) -> bool:
+        """Return whether `feed` may have an effect."""
+        return (
+            row.client is not None
+            or row.connection in self.claims
+            or row.name in rules_of(row.protocol).confirmations
+        )
+
+    def _claim(self, row: MessageRow) -> None:
+        assert row.client is not None
+        assert row.message_id is not None
+        self.claims.setdefault(row.connection, {})[row.message_id] = row.client
+        for _ in oldest(self.claims[row.connection], _CLAIMS):
+            pass
+        for _ in oldest(self.claims, self._limit):
+            pass
+
+    def _answered(self, row: MessageRow) -> None:
+        if row.reply_to is None or row.direction != "s2c":
+            return
+        claims = self.claims[row.connection]
+        client = claims.pop(row.reply_to, None)
+        if not claims:
+            del self.claims[row.connection]
+        if client is not None and row.status == "ok":
+            self.sign_on(row.connection, client)
             self.known[row.connection].confirmed = True
 
     def sign_on(self, connection: int, client: str) -> None:
@@ -163,3 +220,14 @@ class Clients:
     def closed(self, connection: int) -> None:
         """Forget a connection."""
         self.known.pop(connection, None)
+        self.claims.pop(connection, None)
+
+    def state(self) -> ClientsState:
+        """Return all of it as plain data."""
+        claims = [(connection, list(each.items())) for connection, each in self.claims.items()]
+        return ClientsState(list(self.known.items()), claims)
+
+    def restore(self, state: ClientsState) -> None:
+        """Replace all of it by what `state` returned."""
+        self.known = dict(state.known)
+        self.claims = {connection: dict(each) for connection, each in state.claims}

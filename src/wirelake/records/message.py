@@ -17,9 +17,10 @@ from wirelake.wire import meaning as w
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
 from wirelake.wire.runtime import int64_of
-from wirelake.wire.views.arrow import readable
+from wirelake.wire.views.arrow import readable, to_var_rows
 from wirelake.wire.walk import alternative_names
 
+from .arguments import Values, argument_reader
 from .structs import stages, struct_value
 
 __all__ = ["SEMANTIC", "Describer"]
@@ -35,6 +36,9 @@ SEMANTIC: Final = (
     "client",
 )
 """Columns for which `Meaning` has a term of the same name."""
+
+_NAMES_NOTHING: Final = (None, 0, "", "0")
+"""Values of fields that are absent, empty or zero."""
 
 _Getter = Callable[["_Frame"], Any]
 
@@ -69,12 +73,24 @@ class Describer:
             for column in SEMANTIC
             if (term := getattr(meaning, column)) is not None
         }
+        self._identifying = [
+            self._columns[column]
+            for column in ("message_id", "reply_to", "target", "client")
+            if _reads_fields(getattr(meaning, column))
+        ]
+        self._row_classes: tuple[str, frozenset[type]] | None = None
+        if any(isinstance(p, m.Field) and isinstance(p.type, m.Rows) for p in self._model.parts):
+            field, classes = self._rows()
+            self._row_classes = field, frozenset(classes.values())
         self._ids = [self._each(each.path) for each in meaning.ids]
         self._bodies = [self._path(path) for path in meaning.body]
         self._sealed = [self._path(path) for path in meaning.sealed]
         self._carrier = self._path(meaning.tunnels.carrier) if meaning.tunnels else None
         self._key = self._path(meaning.key_selector.path) if meaning.key_selector else None
         self._body_row = None if meaning.body_row is None else self._getter(meaning.body_row)
+        self._arguments = argument_reader(protocol)
+        rows = None if meaning.arguments is None else meaning.arguments.rows
+        self._argument_rows = None if rows is None else self._named_rows(rows)
 
     def __call__(
         self,
@@ -103,6 +119,12 @@ class Describer:
         row["ids"] = self._found_ids(seen)
         if body is None and not sealed:
             body = self._body(seen)
+        if self._arguments is not None and row["target"] in self._arguments.targets:
+            values = self._argument_values(seen, body)
+            if row["client"] is None:
+                row["client"] = self._arguments.client(row["kind"], row["target"], values)
+            if row["ids"] is None:
+                row["ids"] = self._arguments.ids(row["target"], values)
         row["body"], row["sealed"] = body, sealed
         row["body_bytes"] = None if body is None else len(body)
         row[self.protocol.name] = struct_value(
@@ -119,6 +141,21 @@ class Describer:
             return self._model.name
         value = frame if self._model.transparent else getattr(frame, body.name)
         return self._names[type(value)]
+
+    def identifies(self, frame: Any) -> bool:
+        """Return whether a frame names a message, a target, a client or notifications, or has a
+        body. Zeros name nothing, and neither does a message with rows of unknown types: arbitrary
+        bytes are such rows, and the rows of a message behind them may follow."""
+        if self._row_classes is not None:
+            field, classes = self._row_classes
+            if any(type(row) not in classes for row in getattr(frame, field)):
+                return False
+        seen = _Frame(frame, self.name_of(frame), {})
+        return (
+            any(get(seen) not in _NAMES_NOTHING for get in self._identifying)
+            or bool(self._found_ids(seen))
+            or bool(self._body(seen))
+        )
 
     def sealable(self, frame: Any) -> bytes | None:
         """Return the bytes of the message that may be encrypted, or None."""
@@ -162,6 +199,37 @@ class Describer:
             assert found is None or isinstance(found, bytes)
             return found
         return None
+
+    def _argument_values(self, seen: _Frame, body: bytes | None) -> Values:
+        assert self._arguments is not None
+        if self._argument_rows is None:
+            return self._arguments.of_body(body)
+        return self._arguments.of_rows(self._argument_rows(seen))
+
+    def _named_rows(self, rows: w.NamedRows) -> _Getter:
+        """Return a getter of the names and values of rows."""
+        field, classes = self._rows()
+        cls = classes[rows.row]
+        kinds = (
+            part.type
+            for layout in self.protocol.layouts(self.dialect)
+            if layout.cls is cls
+            for part in layout.parts
+            if isinstance(part, m.Field) and part.name == rows.value
+        )
+        kind = next(kinds)
+        assert isinstance(kind, m.Dynamic)
+        wanted = argument_reader(self.protocol)
+        assert wanted is not None
+
+        def named(seen: _Frame) -> list[tuple[str, list[dict[str, Any]]]]:
+            listed = [row for row in getattr(seen.frame, field) if type(row) is cls]
+            found = ((getattr(row, rows.name), getattr(row, rows.value)) for row in listed)
+            return [
+                (name, to_var_rows(kind, value)) for name, value in found if name in wanted.names
+            ]
+
+        return named
 
     # -- terms -------------------------------------------------------------------------------
     #
@@ -320,6 +388,21 @@ def _walk(value: Any, steps: list[_Step] | None) -> Any:
 
 
 # -- terms -----------------------------------------------------------------------------------
+
+
+def _reads_fields(term: w.Term | str | None) -> bool:
+    """Return whether the value of a term is in the message; else its name alone determines it."""
+    match term:
+        case w.At() | w.Each() | w.RowField():
+            return True
+        case w.Values() | w.Text():
+            return _reads_fields(term.of)
+        case w.First() | w.Join():
+            return any(map(_reads_fields, term.terms))
+        case w.If():
+            return _reads_fields(term.then) or _reads_fields(term.otherwise)
+        case _:
+            return False
 
 
 def _values(term: w.Values, of: _Getter) -> _Getter:

@@ -15,6 +15,8 @@ from wirelake.protocols import registry
 from wirelake.wire.meaning import At, Tunnels, Values
 from wirelake.wire.protocol import Protocol
 
+from .arguments import ArgumentReader, argument_reader
+
 __all__ = [
     "ADDRESS",
     "DEVICE_COLUMNS",
@@ -60,6 +62,10 @@ class ProtocolRules(NamedTuple):
     """The messages that open, close and carry tunnels; None when the protocol has none."""
     tunnel_messages: frozenset[str] = frozenset()
     """Messages about a tunnel."""
+    arguments: ArgumentReader | None = None
+    """Reads what calls have as arguments; None when the protocol declares none."""
+    sign_on_target: str | None = None
+    """The target of requests with which a client signs on, once they are answered with ok."""
     fields: Mapping[str, Mapping[str, str]] = {}
     """By message: the fields that the rules read, and their paths in the protocol's struct. A path
     with `[]` goes through a list: the value is then a list."""
@@ -154,8 +160,15 @@ def _resolved(protocol: Protocol) -> ProtocolRules:
         published,
         tunnels,
         frozenset() if tunnels is None else tunnels.messages,
+        argument_reader(protocol),
+        _sign_on_target(protocol),
         fields,
     )
+
+
+def _sign_on_target(protocol: Protocol) -> str | None:
+    arguments = protocol.meaning.arguments
+    return None if arguments is None or arguments.client is None else arguments.client.target
 
 
 def _messages_with(protocol: Protocol, path: str) -> list[str]:

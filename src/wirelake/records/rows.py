@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from .protocol_rules import rules_of
+from .protocol_rules import PUBLISHED, rules_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,7 +63,8 @@ class MessageRow(msgspec.Struct, gc=False):
     body_bytes: int | None = None
     tunnel_link: int | None = None
     fields: dict[str, Any] | None = None
-    """What `ProtocolRules.fields` names of the protocol's struct; None for all other messages."""
+    """What `ProtocolRules.fields` names of the protocol's struct, and `PUBLISHED` of arguments;
+    None for all other messages."""
 
 
 class FaultRow(msgspec.Struct, gc=False):
@@ -133,9 +135,21 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     return sorted(events, key=lambda event: (event.ts_ns, _RANK[type(event)]))
 
 
-def fields_of(protocol: str, name: str, struct: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Return the `fields` of one message, from the struct of its protocol as a dict."""
-    paths = rules_of(protocol).fields.get(name)
+def fields_of(
+    protocol: str,
+    name: str,
+    struct: Mapping[str, Any] | None,
+    target: str | None = None,
+    body: bytes | None = None,
+) -> dict[str, Any] | None:
+    """Return the `fields` of one message, from the struct of its protocol as a dict, or from its
+    arguments."""
+    rules = rules_of(protocol)
+    arguments = rules.arguments
+    if arguments is not None and target is not None and target == arguments.published_target:
+        values = arguments.of_body(body) if arguments.rows is None else arguments.of_struct(struct)
+        return {PUBLISHED: arguments.published_ms(target, values)}
+    paths = rules.fields.get(name)
     if paths is None or struct is None:
         return None
     return {key: _follow(struct, path.split(".")) for key, path in paths.items()}
@@ -178,7 +192,9 @@ _COLUMNS: Final = tuple(name for name in MessageRow.__struct_fields__ if name !=
 def rows_from_batch(batch: pa.RecordBatch) -> list[MessageRow]:
     """Return the rows of a batch of `messages`. Missing columns are null."""
     columns = [_column(batch, name) for name in _COLUMNS]
-    fields = _fields(batch, columns[_COLUMNS.index("protocol")], columns[_COLUMNS.index("name")])
+    protocols, targets = (columns[_COLUMNS.index(name)] for name in ("protocol", "target"))
+    fields = _fields(batch, protocols, columns[_COLUMNS.index("name")])
+    _add_published(batch, protocols, targets, fields)
     return list(map(MessageRow, *columns, fields))
 
 
@@ -261,6 +277,25 @@ def _fields(batch: pa.RecordBatch, protocols: list[Any], names: list[Any]) -> li
             for number, values in zip(rows, values_of_rows, strict=True):
                 found[number] = values
     return found
+
+
+def _add_published(
+    batch: pa.RecordBatch, protocols: list[Any], targets: list[Any], fields: list[Any]
+) -> None:
+    """Add the publication times that are arguments of messages."""
+    for protocol in sorted(set(protocols) - {None}):
+        arguments = rules_of(protocol).arguments
+        wanted = None if arguments is None else arguments.published_target
+        if arguments is None or wanted is None or wanted not in targets:
+            continue
+        rows = [
+            number
+            for number, target in enumerate(targets)
+            if target == wanted and protocols[number] == protocol
+        ]
+        found = arguments.of_batch(batch, np.array(rows, np.intp))
+        for number, values in zip(rows, found, strict=True):
+            fields[number] = {PUBLISHED: arguments.published_ms(wanted, values)}
 
 
 def _values_at(struct: pa.Array, paths: Mapping[str, str]) -> list[dict[str, Any]]:

@@ -24,6 +24,8 @@ from typing import Final, TypeAlias
 
 __all__ = [
     "KINDS",
+    "Argument",
+    "Arguments",
     "At",
     "CounterCipher",
     "Device",
@@ -38,6 +40,7 @@ __all__ = [
     "Meaning",
     "Name",
     "Named",
+    "NamedRows",
     "Resumption",
     "RowField",
     "SealMark",
@@ -200,6 +203,48 @@ class SignOn:
 
 
 @dataclass(frozen=True, slots=True)
+class Argument:
+    """Arguments of the messages with a target, by name; their values are read as one list."""
+
+    target: str
+    names: tuple[str, ...]
+
+    def __init__(self, target: str, *names: str):
+        object.__setattr__(self, "target", target)
+        object.__setattr__(self, "names", names)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRows:
+    """Rows with a name and a self-describing value each."""
+
+    row: str
+    """The kind of row."""
+    name: str
+    value: str
+    """Fields of the row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """Arguments by name that tables need, where calls have them and not fields of their own.
+
+    They are members of the JSON object in the body, or rows. Other messages are not parsed. A value
+    that a term of `Meaning` finds comes first.
+    """
+
+    client: Argument | None = None
+    """The id that a client claims with a request. The client is signed on once the response to that
+    request, by its id, has the status ok."""
+    ids: tuple[Argument, ...] = ()
+    """Ids of notifications that a message carries or acknowledges."""
+    published_ms: Argument | None = None
+    """When the notification of a message was published, in milliseconds since 1970."""
+    rows: NamedRows | None = None
+    """The rows that have the arguments; None when the body has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class KeySelector:
     """The field by which key logs name a connection."""
 
@@ -339,6 +384,8 @@ class Meaning:
     published_ms: tuple[str, ...] = ()
     """Paths of the times at which notifications were published, in milliseconds since 1970, in the
     order of the ids of their message."""
+    arguments: Arguments | None = None
+    """Client, notification ids and publication times where they are arguments of calls."""
     device: Device | None = None
     resumption: Resumption | None = None
     tunnels: Tunnels | None = None

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_meaning"]
 
-_Value: TypeAlias = Literal["number", "text", "bytes", "list", "layout", "other"]
+_Value: TypeAlias = Literal["number", "text", "bytes", "list", "layout", "values", "other"]
 
 _NUMBERS: Final = ("message_id", "reply_to")
 _TEXTS: Final = ("kind", "name", "target", "status", "reason", "client")
@@ -83,6 +83,8 @@ class _Check:
         self._expect("bytes", meaning.body_row, "body_row")
         for path in meaning.sealed:
             self._known("path in sealed", path, meaning.body)
+        if meaning.arguments is not None:
+            self._check_arguments(meaning.arguments)
         for name in meaning.transformed:
             self._expect("number", w.At(name), "transformed")
         self._check_connections()
@@ -107,6 +109,17 @@ class _Check:
         known = list(dict.fromkeys([*self._messages, *_texts(meaning.name)]))
         for name in names:
             self._known("message", name, known)
+
+    def _check_arguments(self, arguments: w.Arguments) -> None:
+        if arguments.rows is None:
+            if not self._meaning.body:
+                raise self._error("arguments need a body, or rows")
+            return
+        rows = arguments.rows
+        if self._in_row(rows.row, rows.name).value != "text":
+            raise self._error(f"arguments: {rows.name} of row {rows.row!r} is not text")
+        if self._in_row(rows.row, rows.value).value != "values":
+            raise self._error(f"arguments: {rows.value} of row {rows.row!r} describes no values")
 
     def _check_tunnels(self, tunnels: w.Tunnels) -> None:
         for name in sorted(tunnels.messages):
@@ -261,6 +274,8 @@ def _typed(kind: m.Type) -> _Member:
             return _Member("layout", layouts=[kind.layout])
         case m.Many():
             return _Member("list", item=_typed(kind.item))
+        case m.Dynamic():
+            return _Member("values")
         case _:
             return _Member("other")
 

@@ -35,7 +35,8 @@ def engine_event(table: str, row: dict[str, Any]) -> Event | None:
     """Return the event of a row; None for a fault that belongs to no stream."""
     match table:
         case "messages":
-            fields = fields_of(row["protocol"], row["name"], row.get(row["protocol"]))
+            struct = row.get(row["protocol"])
+            fields = fields_of(row["protocol"], row["name"], struct, row["target"], row["body"])
             return MessageRow(*[*(row[name] for name in _MESSAGE_COLUMNS), fields])
         case "faults":
             if row["ts_ns"] is None or row["direction"] is None:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from wirelake.protocols import registry
+from wirelake.records.arguments import argument_reader
 from wirelake.records.message import SEMANTIC
 from wirelake.records.schema import COMMON, schema
 from wirelake.records.structs import messages_schema, struct_type
@@ -287,6 +288,8 @@ class MessageBuilder:
         rows = fields.rows
         if sealed.any():
             body = _null_where(body, sealed)
+        semantic = self._semantic(fields) | {"ids": self._ids(fields)}
+        self._add_arguments(fields, body, semantic)
         numbers = slices.pieces.columns
         piece = slices.piece
         # A frame may begin in the middle of a packet: its offset in the file is that of the
@@ -298,7 +301,6 @@ class MessageBuilder:
             "connection": pa.array(slices.connection),
             "direction": Coded(slices.directions.astype(np.int32), DIRECTIONS).array(),
             "protocol": repeated(self.protocol.name, rows),
-            "ids": self._ids(fields),
             "body": body,
             "sealed": pa.array(sealed),
             "size_bytes": pa.array(slices.stops - slices.starts),
@@ -306,7 +308,7 @@ class MessageBuilder:
             "tunnel_link": pa.nulls(rows, pa.int64()),
             "file": Coded(slices.pieces.file[piece], tuple(self._files)).array(),
             "offset": pa.array(numbers[FILE_OFFSET, piece] + within),
-            **self._semantic(fields),
+            **semantic,
         }
         arrays = [columns[field.name] for field in COMMON]
         kind = self.schema.field(self.protocol.name).type
@@ -322,6 +324,39 @@ class MessageBuilder:
             )
             for name in SEMANTIC
         }
+
+    def _add_arguments(
+        self, fields: MessageFields, body: pa.Array, columns: dict[str, pa.Array]
+    ) -> None:
+        """Set `client` and `ids` where they are arguments of calls."""
+        arguments = argument_reader(self.protocol)
+        if arguments is None:
+            return
+        codes, texts = _distinct(columns["target"])
+        wanted = np.array([*(text in arguments.targets for text in texts), False])
+        rows = np.flatnonzero(wanted[codes])
+        if not len(rows):
+            return
+        if arguments.rows is None:
+            found = [arguments.of_body(each) for each in body.take(pa.array(rows)).to_pylist()]
+        else:
+            owners, items = fields.row_kinds[arguments.rows.row]
+            places = np.full(fields.rows, -1, np.intp)
+            places[rows] = np.arange(len(rows))
+            inside = np.flatnonzero(places[owners] >= 0)
+            found = arguments.of_row_columns(
+                places[owners[inside]], items.take(pa.array(inside)), len(rows)
+            )
+        targets = [texts[code] for code in codes[rows]]
+        kinds = columns["kind"].take(pa.array(rows)).to_pylist()
+        for name, given in (
+            ("client", map(arguments.client, kinds, targets, found)),
+            ("ids", map(arguments.ids, targets, found)),
+        ):
+            before = columns[name]
+            added = scatter(pa.array(given, before.type), rows, fields.rows)
+            known = before.null_count < len(before)
+            columns[name] = pc.if_else(before.is_valid(), before, added) if known else added
 
     def _ids(self, fields: MessageFields) -> pa.Array:
         """Return the notification ids that messages carry or acknowledge."""
@@ -441,6 +476,13 @@ def _as_lists(values: pa.Array, listed: bool, name: str, kind: pa.DataType) -> p
     items = values.values.field(name) if name else values.values
     parts = values.buffers()[:2]
     return pa.Array.from_buffers(kind, len(values), parts, children=[items])
+
+
+def _distinct(texts: pa.Array) -> tuple[NDArray[np.int32], list[str]]:
+    """Return the index of each text in a list of distinct ones (-1: null), and that list."""
+    coded = texts.dictionary_encode()
+    codes = pc.fill_null(coded.indices, -1).to_numpy()
+    return np.asarray(codes, np.int32), coded.dictionary.to_pylist()
 
 
 def _lengths(body: pa.Array) -> pa.Array:

@@ -21,6 +21,7 @@ from wirelake.records.schema import schema
 from ..decode.meaning import Coded
 from ..jit.options import Int, S, U, inline, kernel
 from .event_arrays import (
+    CLAIMS,
     CLIENT,
     CODE,
     CONFIRMS,
@@ -106,6 +107,8 @@ _LIMIT: Final = KNOWN.index("limit")
 _OPEN_LIMIT: Final = EngineLimits().open_calls
 _ANSWERED_LIMIT: Final = EngineLimits().answered_calls
 _BOTH: Final = 2
+_SIGNS_ON: Final = 2
+"""In `numbered` of a call: it has an id, and is one to sign on."""
 _CALLS: Final = schema("calls")
 _CONNECTIONS: Final = schema("connections")
 _DIRECTIONS: Final = ("c2s", "s2c")
@@ -143,7 +146,16 @@ def asked_call(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> 
     found.numbered = 1 if e.narrow[FLAGS, U(i)] & NUMBERED else 0
     found.request_ns, found.request_bytes = e.wide[TS, U(i)], e.wide[SIZE, U(i)]
     found.requests = 1
+    _claim(t, e, i, call)
     return call
+
+
+@inline
+def _claim(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
+    """Note that a call is one to sign on, and the client that it names."""
+    if e.narrow[FLAGS, U(i)] & CLAIMS:
+        found = t.calls[U(call)]
+        found.client, found.numbered = e.narrow[CLIENT, U(i)], _SIGNS_ON
 
 
 @inline
@@ -239,18 +251,17 @@ def message_of_call(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
-    if client >= 0:
-        # A confirmed client stays: further attempts are refused by the server (matching.md, "The
-        # client of a connection").
-        if not found.caller_confirmed:
-            found.caller = client
-    elif e.narrow[FLAGS, U(i)] & CONFIRMS and found.caller >= 0:
+    # A confirmed client stays: further attempts are refused by the server (matching.md, "The client
+    # of a connection").
+    if client >= 0 and not found.caller_confirmed:
+        found.caller = client
+    if e.narrow[FLAGS, U(i)] & CONFIRMS and found.caller >= 0:
         found.caller_confirmed = 1
 
 
 @kernel
 def _request(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
-    if e.narrow[CLIENT, U(i)] >= 0:
+    if e.narrow[CLIENT, U(i)] >= 0 and not e.narrow[FLAGS, U(i)] & CLAIMS:
         _signs_on(t, e, i, slot)
     if not e.narrow[FLAGS, U(i)] & NUMBERED:
         _request_in_order(t, e, i, slot, direction)
@@ -262,6 +273,7 @@ def _request(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> No
         if found.state == OPEN and found.request_ns != NOTHING:
             found.requests += 1
             found.request_bytes += e.wide[SIZE, U(i)]
+            _claim(t, e, i, call)
             return
         was_open = found.state == OPEN
         forget_call(t, slot, call)
@@ -320,6 +332,11 @@ def _response(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> N
     if call >= 0:
         found = t.calls[U(call)]
         if found.state == OPEN:
+            if found.numbered == _SIGNS_ON and e.narrow[STATUS, U(i)] == _OK_TEXT:
+                # For the rules of connections and deliveries, which see this event next, too.
+                e.narrow[CLIENT, U(i)] = found.client
+                e.narrow[FLAGS, U(i)] |= CONFIRMS
+                _signs_on(t, e, i, slot)
             _answered(t, e, i, slot, call)
             return
         if e.wide[TS, U(i)] - found.response_ns <= DUPLICATE_WINDOW_NS:

@@ -13,6 +13,7 @@ from ..jit.options import Int, S, U, inline, kernel
 from .event_arrays import (
     ADDRESS,
     BY,
+    CLAIMS,
     CLIENT,
     CLIENT_PORT,
     CONFIRMS,
@@ -90,7 +91,7 @@ def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
         found.pushes += 1
     if flags & HEARTBEAT:
         found.heartbeats += 1
-    if e.narrow[CLIENT, U(i)] >= 0 or flags & CONFIRMS:
+    if flags & CONFIRMS or (e.narrow[CLIENT, U(i)] >= 0 and not flags & CLAIMS):
         _signs_on(t, e, i, slot)
     if kind == HANDSHAKE:
         _handshake(t, e, i, slot)
@@ -110,15 +111,15 @@ def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
     """Note a sign-on, or its confirmation by the server."""
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
-    if client < 0:
+    if client >= 0:
+        if not found.receiver_confirmed:
+            found.receiver = client
+        if not found.confirmed:
+            found.signed_on = client
+        _changed(t, e, i, slot, S(e.narrow[PROTOCOL, U(i)]))
+    if e.narrow[FLAGS, U(i)] & CONFIRMS:
         found.confirmed = 1 if found.signed_on >= 0 else 0
         found.receiver_confirmed = 1 if found.receiver >= 0 else 0
-        return
-    if not found.receiver_confirmed:
-        found.receiver = client
-    if not found.confirmed:
-        found.signed_on = client
-    _changed(t, e, i, slot, S(e.narrow[PROTOCOL, U(i)]))
 
 
 @inline

@@ -115,6 +115,17 @@ def _published(
             fits = nth < counts[places][which]
             values = _nanoseconds(listed.flatten())
             published[firsts[places][which[fits]] + nth[fits]] = values[fits]
+    arguments = rules_of(protocol).arguments
+    if arguments is not None and arguments.published_target is not None:
+        target = arguments.published_target
+        codes, texts = indices_of(batch.column("target").take(pa.array(rows[sent])))
+        places = sent[named(codes, texts, target)]
+        found = arguments.of_batch(batch, rows[places])
+        for first, given in zip(firsts[places], found, strict=True):
+            milliseconds = arguments.published_ms(target, given)
+            # A JSON number may have any number of digits.
+            if milliseconds is not None and abs(milliseconds) <= LATEST_MS:
+                published[first] = milliseconds * MILLISECOND_NS
     return published
 
 

@@ -16,6 +16,7 @@ __all__ = [
     "ADDRESS",
     "BY",
     "CARRIER",
+    "CLAIMS",
     "CLIENT",
     "CLIENT_PORT",
     "CLOSE",
@@ -129,10 +130,11 @@ RANKS: Final = np.array([0, 1, 1, 2, *[3] * 10, 4, *[3] * 6])
 FROM_SERVER, NUMBERED, REPLIES, HEARTBEAT, CONFIRMS, RESUMES, WHOLE, HARMLESS, GAP, MINE = (
     1 << bit for bit in range(10)
 )
+CLAIMS: Final = 1 << 10
 """Flags. Of messages: who sent it (also of faults), whether it has an id and answers one, is a
-heartbeat, confirms a client, wants to resume. Of an opened connection: whether its beginning
-was seen. Of faults: whether it hides no message, whether it is a gap. Of a fact: whether its
-connection, known or not, belongs to this share."""
+heartbeat, confirms a client, wants to resume, is a call to sign on (CLAIMS). Of an opened
+connection: whether its beginning was seen. Of faults: whether it hides no message, whether it is a
+gap. Of a fact: whether its connection, known or not, belongs to this share."""
 
 
 class EventArrays(NamedTuple):

@@ -31,6 +31,7 @@ from .tables import NO, Texts, indices_of
 __all__ = [
     "Columns",
     "Source",
+    "claims",
     "field_of",
     "from_server",
     "id_hash",
@@ -176,6 +177,7 @@ class Columns:
         names, name_texts = indices_of(batch.column("name"))
         rules = rules_of(protocol)
         flags |= np.array([_name_flags(rules, text) for text in name_texts], np.int32)[names]
+        flags |= claims(narrow, flags, self._texts.code(rules.sign_on_target))
         narrow[k.FLAGS] = flags
         if rules.device_message is not None:
             rows = named(names, name_texts, rules.device_message)
@@ -274,6 +276,21 @@ class Columns:
 
     def _is_mine(self, fact: Fact) -> bool:
         return id_hash(fact.connection or 0) % self._shares == self._share
+
+
+def claims(
+    narrow: NDArray[np.int32], flags: NDArray[np.int32], sign_on_target: NDArray[np.int32] | int
+) -> NDArray[np.int32]:
+    """Return the flag of calls to sign on; `sign_on_target` is the code of their target, or NO.
+
+    Other messages with that target name no client. Messages in tunnels keep what they are until the
+    fold of tunnels.
+    """
+    aimed = (narrow[k.TARGET] >= 0) & (narrow[k.TARGET] == sign_on_target)
+    asked = (flags & (k.FROM_SERVER | k.NUMBERED)) == k.NUMBERED
+    claiming = aimed & asked & (narrow[k.KIND] == k.REQUEST) & (narrow[k.CLIENT] >= 0)
+    narrow[k.CLIENT, aimed & ~claiming] = NO
+    return np.asarray(claiming * np.int32(k.CLAIMS), np.int32)
 
 
 def usable_faults(batch: pa.RecordBatch) -> pa.RecordBatch:

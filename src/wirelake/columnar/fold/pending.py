@@ -74,18 +74,26 @@ def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     if table == "faults":
         return batch.select(list(_FAULTS))
     protocol = batch.column("protocol")[0].as_py()
-    wanted = list(rules_of(protocol).fields)
+    rules = rules_of(protocol)
+    wanted = {protocol: pc.is_in(batch.column("name"), pa.array(list(rules.fields), pa.string()))}
+    if rules.arguments is not None:
+        said = pc.equal(batch.column("target"), rules.arguments.published_target or "")
+        said = pc.fill_null(said, False)
+        if rules.arguments.rows is None:
+            wanted["body"] = said
+        else:
+            wanted[protocol] = pc.or_(wanted[protocol], said)
     names = [
         name
         for name in batch.schema.names
-        if name not in _NOT_WANTED and (name != protocol or wanted)
+        if (pc.any(wanted[name]).as_py() if name in wanted else name not in _NOT_WANTED)
     ]
     found = batch.select(names)
-    if protocol in names:
-        kept = pc.is_in(found.column("name"), pa.array(wanted))
-        at = found.schema.get_field_index(protocol)
-        struct = pc.if_else(kept, found.column(at), pa.scalar(None, found.column(at).type))
-        found = found.set_column(at, found.schema.field(at), struct)
+    # Of bodies and structs, only those that a rule reads.
+    for name in wanted.keys() & set(names):
+        at = found.schema.get_field_index(name)
+        kept = pc.if_else(wanted[name], found.column(at), pa.scalar(None, found.column(at).type))
+        found = found.set_column(at, found.schema.field(at), kept)
     return found
 
 

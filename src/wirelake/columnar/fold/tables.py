@@ -129,7 +129,8 @@ CALL: Final = np.dtype(
     align=True,
 )
 """A call. `way` is the direction of its request (the name is part of saved state), `state` the list
-in which it is, or FREE; `numbered` says whether it has a `message_id`. `tunnel_link` is 0 outside
+in which it is, or FREE; `numbered` says whether it has a `message_id`, and with 2 that
+it is one to sign on. `tunnel_link` is 0 outside
 of tunnels."""
 
 FREE, OPEN, ANSWERED, ORDER = range(4)

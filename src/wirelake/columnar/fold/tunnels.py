@@ -35,7 +35,7 @@ from ..decode.messages import tunnel_connections
 from ..state_format import StateError, batch_of, check, records_of
 from . import event_arrays as k
 from .calls import STILL_OPEN, calls_batch, integers
-from .event_builder import Columns, field_of, from_server, id_hashes, named, numbers_of
+from .event_builder import Columns, claims, field_of, from_server, id_hashes, named, numbers_of
 from .memory import Memory, TunnelState
 from .tables import NO, NOTHING, Texts, indices_of
 from .tunnel_kernels import (
@@ -147,6 +147,9 @@ def _fill(
     kinds, kind_texts = indices_of(found["kind"])
     codes = [*(k.KINDS.get(text, k.OTHER) for text in kind_texts), k.END]
     narrow[k.KIND] = np.array(codes)[kinds]
+    protocols, protocol_texts = indices_of(found["protocol"])
+    sign_on = texts.coded([*(rules_of(each).sign_on_target for each in protocol_texts), None])
+    flags |= claims(narrow, flags, sign_on[protocols])
     broken = np.asarray(pc.is_valid(found["code"]))
     _faults(found["code"], broken, texts, narrow, flags)
     narrow[k.FLAGS] = flags

@@ -214,7 +214,11 @@ def _unscoped(host: str) -> str:
 
 
 def wire_has_client(connection: ObservedConnection) -> bool:
-    """Return whether the sign-on message of the protocol has the client id."""
+    """Return whether the sign-on message of the protocol has a field with the client id.
+
+    Where the id is an argument of a call, readers may lack the key of its body, so the fact is
+    written all the same.
+    """
     return registry.find(connection.protocol).meaning.client is not None
 
 

@@ -9,10 +9,20 @@ from __future__ import annotations
 from typing import get_args
 
 from wirelake.wire import Protocol
-from wirelake.wire.meaning import Equal, HasRow, If, Join, Meaning, Named, RowField, SignOn
+from wirelake.wire.meaning import (
+    Equal,
+    HasRow,
+    If,
+    Join,
+    Meaning,
+    Named,
+    NamedRows,
+    RowField,
+    SignOn,
+)
 from wirelake.wire.protocol import Revision
 
-from ..hub_calls import AUTH
+from ..hub_calls import AUTH, hub_arguments
 from .layout import AddressKind, Dialect, FlagType, Message
 
 __all__ = [
@@ -61,6 +71,7 @@ MEANING = Meaning(
     reason=RowField("error", "value"),
     body_row=RowField("payload", "data"),
     sign_on=SignOn(targets=(AUTH.target,)),
+    arguments=hub_arguments("names", NamedRows("data", "name", "value")),
 )
 """The meaning of ESNP messages."""
 

@@ -22,7 +22,7 @@ from wirelake.wire.meaning import (
     Values,
 )
 
-from ..hub_calls import AUTH
+from ..hub_calls import AUTH, hub_arguments
 from .layout import BLOCK_NUMBER_BYTES, CONNECTION_CMD, IV_BYTES, SEQ_BYTES, Frame, Reason
 
 __all__ = [
@@ -75,6 +75,7 @@ MEANING = Meaning(
     ),
     key_selector=KeySelector("client_random", "syn.random", hexadecimal=True),
     sign_on=SignOn(targets=(str(AUTH.number),)),
+    arguments=hub_arguments("numbers"),
     heartbeats=("pin",),
     resumption=Resumption("syn", "resume.sid"),
 )

@@ -24,7 +24,7 @@ from wirelake.wire.meaning import (
     Values,
 )
 
-from ..hub_calls import AUTH
+from ..hub_calls import AUTH, hub_arguments
 from .layout import (
     SUCCESS,
     Dialect,
@@ -67,6 +67,7 @@ MEANING = Meaning(
     body=("message.body",),
     transformed=("waste", "encrypt", "verify"),
     sign_on=SignOn(targets=(str(AUTH.number),)),
+    arguments=hub_arguments("numbers"),
     heartbeats=("ping",),
 )
 """The meaning of packets, and of messages in tunnels."""
