@@ -8,13 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.decode.framing import Framing, magics
+from wirelake.capture.decode.framing import SEARCHED_BYTES, Framing, magics
 from wirelake.capture.decode.streams import Fault, Frame, FrameReader, Place, Read
 from wirelake.capture.format.items import Direction
 from wirelake.capture.tcp.assembly import Data, Gap
 from wirelake.protocols import registry
 from wirelake.protocols.tny.layout import LinkPing, RelayPacket
+from wirelake.records.message import Describer
 from wirelake.wire.errors import DecodeError, NeedMore
+from wirelake.wire.meaning import Named
 
 from .frames_made import PROTOCOLS, frames
 
@@ -89,7 +91,8 @@ def test_behind_a_gap_earlier_packets_do_not_matter() -> None:
     stream = reader("tny")
     stream.data(Data(0, frame, 70, 0, 0, 9))
     stream.gap(Gap(size, 5, 0, 0, 0))
-    _, found = stream.data(Data(size + 5, frame, 20, 0, 0, 3))
+    assert stream.data(Data(size + 5, frame, 20, 0, 0, 3)) == []
+    _, found, _ = stream.data(Data(2 * size + 5, frame, 30, 0, 0, 4))
     assert isinstance(found, Frame)
     assert found.ts_ns == 20
 
@@ -159,18 +162,28 @@ def test_a_place_is_no_beginning_unless_a_good_frame_is_there() -> None:
 def test_a_gap_is_one_fault_with_what_it_broke() -> None:
     good = frames("tny", "s2c")[0]
     size = len(good)
-    found = read("tny", [(0, good + good[:10]), (size + 50, good[7:] + good)])
-    start = size + 50 + size - 7
+    missing = size + 10
+    found = read("tny", [(0, good + good[:10]), (size + 10 + missing, good[20:] + good)])
+    start = size + 10 + missing + size - 20
     assert said(found) == [
         ("frame", 0, size),
-        ("fault", size, 10 + size - 7, 40, "gap"),
+        ("fault", size, 10 + size - 20, missing, "gap"),
         ("frame", start, start + size),
     ]
     fault = found[1]
     assert isinstance(fault, Fault)
-    assert fault.bytes == good[:10] + good[7:]
+    assert fault.bytes == good[:10] + good[20:]
     assert fault.place == Place(0, 0, size)
-    assert fault.detail == "40 bytes were not captured"
+    assert fault.detail == f"{missing} bytes were not captured"
+
+
+def test_a_gap_inside_of_a_frame_ends_with_that_frame() -> None:
+    good = frames("tny", "s2c")[0]
+    size = len(good)
+    expected = [("frame", 0, size), ("fault", size, size - 40, 40, "gap")]
+    for begin in (9, 10, size - 40):  # the head has nine bytes
+        pieces = [(0, good + good[:begin]), (size + begin + 40, good[begin + 40 :] + good)]
+        assert said(read("tny", pieces)) == [*expected, ("frame", 2 * size, 3 * size)]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -230,8 +243,9 @@ def test_after_a_fault_large_frames_are_not_accepted() -> None:
     huge = b"rpk" + (1 << 20).to_bytes(4, "little")
     good = registry.find("relay").encode(RelayPacket(arguments=LinkPing()))
     stream = reader("relay")
-    found = stream.data(Data(0, bad + huge + good, 0, 0, 0, 0))
-    assert said(found)[-1] == ("frame", len(bad + huge), len(bad + huge + good))
+    found = stream.data(Data(0, bad + huge + good + good, 0, 0, 0, 0))
+    start = len(bad + huge)
+    assert said(found)[1] == ("frame", start, start + len(good))
 
 
 # -- against a naive reader ------------------------------------------------------------------
@@ -246,10 +260,10 @@ class Naive:
         self.magics = magics(self.protocol.model())
         self.found: list[Said] = []
 
-    def judge(self, data: bytes) -> tuple[str, int | str, str]:
+    def judge(self, data: bytes, *, searching: bool = False) -> tuple[str, int | str, str]:
         """(verdict, size or code, code)."""
         try:
-            stop = self.protocol.scan(data)
+            stop = self.protocol.scan(data, limit=SEARCHED_BYTES if searching else None)
         except NeedMore:
             return "need", 0, ""
         except DecodeError as error:
@@ -261,21 +275,95 @@ class Naive:
         return "good", stop, ""
 
     def may_begin(self, data: bytes, at: int, begins: set[int], behind_gap: bool) -> bool:
-        if at == 0 and behind_gap:
-            return True
         if self.magics:
             return any(data.startswith(each, at) for each in self.magics)
-        return at in begins
+        return at in begins or (at == 0 and behind_gap)
+
+    def is_start(self, data: bytes, at: int, begins: set[int]) -> bool:
+        """Whether two frames of evidence follow, or one and the end."""
+        evidence = others = 0
+        while at < len(data):
+            verdict, size, _ = self.judge(data[at:], searching=True)
+            if verdict == "need":
+                return evidence > 0 and self.magics != [] and self.has_head(data[at:])
+            if verdict != "good":
+                return False
+            stop = at + int(size)
+            alone = at in begins and stop in {*begins, len(data)}
+            alone = alone and not begins & set(range(at + 1, stop))
+            if self.is_evidence(data[at:stop], alone):
+                evidence, others = evidence + 1, 0
+            else:
+                others += 1
+            if not evidence or others > 16:
+                return False
+            if evidence == 2:
+                return True
+            at = stop
+        return evidence > 0
+
+    def is_evidence(self, frame: bytes, alone: bool) -> bool:
+        message, _ = self.protocol.decode(frame, direction=self.direction)
+        row = Describer(self.protocol)(message)
+        by_kind = row[self.protocol.name].get("rows_by_kind", {})
+        if by_kind.get("opaque") or by_kind.get("broken"):
+            return alone and len(set(frame)) > 1
+        named = [row[column] for column in ("message_id", "reply_to", "client", "ids", "body")]
+        if not isinstance(self.protocol.meaning.target, Named):
+            named.append(row["target"])
+        return bool(self.magics) or any(named) or (alone and len(set(frame)) > 1)
+
+    def has_head(self, data: bytes) -> bool:
+        """Whether the length of a frame is there: its end is the same whatever follows."""
+        ends = set()
+        for byte in (b"\0", b"\xff"):
+            try:
+                ends.add(self.protocol.scan(data + byte * (1 << 21)))
+            except (NeedMore, DecodeError):
+                ends.add(0)
+        return len(ends) == 1 and 0 not in ends
+
+    def known_end(self, data: bytes) -> tuple[int, bool] | None:
+        """How far an incomplete frame goes, and whether that is only a row."""
+        if self.protocol.name != "esnp":
+            return (
+                (self.protocol.scan(data + bytes(1 << 21)), False) if self.has_head(data) else None
+            )
+        at = 0
+        while at + 4 <= len(data):
+            at += 4 + int.from_bytes(data[at + 1 : at + 4], "big")
+            if at > len(data):
+                return at, True
+        return None
 
     def read(self, regions: list[tuple[int, bytes, set[int]]], still_open: bool) -> list[Said]:
         """Regions without gaps: start, bytes, and where in them segments begin."""
         fault: list[Any] | None = None
+        known: tuple[int, bool] | None = None
         for number, (start, data, begins) in enumerate(regions):
             at = 0
             while at < len(data):
+                if fault is not None and known is not None and start + at < known[0]:
+                    fault[2] += 1
+                    at += 1
+                    if known == (start + at, False):
+                        self.found.append(tuple(fault))
+                        fault = known = None
+                    continue
                 verdict, size, code = self.judge(data[at:])
-                if fault is not None:
-                    if self.may_begin(data, at, begins, number > 0) and verdict == "good":
+                if fault is not None and known is not None:
+                    if verdict == "need":
+                        break
+                    if verdict != "head":
+                        fault[2] += int(size)
+                        at += int(size)
+                        self.found.append(tuple(fault))
+                        fault = None
+                    known = None
+                elif fault is not None:
+                    if self.may_begin(data, at, begins, number > 0) and self.is_start(
+                        data, at, begins
+                    ):
                         self.found.append(tuple(fault))
                         fault = None
                     else:
@@ -292,14 +380,25 @@ class Naive:
                     at += 1
                 else:
                     break
+            left = len(data) - at
             if number + 1 < len(regions):
-                left = len(data) - at
-                fault = fault or ["fault", start + at, left, 0, "gap"]
-                fault[3] += regions[number + 1][0] - start - len(data)
+                following = regions[number + 1][0]
+                if left and (fault is None or known is not None):
+                    end = self.known_end(data[at:])
+                    known = None if end is None else (start + at + end[0], end[1])
+                if known is not None and known[0] < following:
+                    known = None
+                fault = fault or ["fault", start + at, 0, 0, "gap"]
+                fault[2] += left
+                fault[3] += following - start - len(data)
+                if known == (following, False):
+                    self.found.append(tuple(fault))
+                    fault = known = None
             elif fault is not None:
+                fault[2] += left
                 self.found.append(tuple(fault))
-            elif at < len(data) and not still_open:
-                self.found.append(("fault", start + at, len(data) - at, 0, "truncated_stream"))
+            elif left and not still_open:
+                self.found.append(("fault", start + at, left, 0, "truncated_stream"))
         return self.found
 
 

@@ -11,6 +11,7 @@ import inspect
 import re
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from wirelake.records.message import Describer
 from wirelake.wire import model as m
 from wirelake.wire.errors import CODES, DecodeError, NeedMore, WireError
 from wirelake.wire.model import Direction
@@ -22,6 +23,7 @@ __all__ = [
     "BadHead",
     "Framing",
     "Incomplete",
+    "KnownStop",
     "ValidFrame",
     "Verdict",
     "describe",
@@ -61,6 +63,15 @@ class Incomplete(NamedTuple):
     resume: int | None
 
 
+class KnownStop(NamedTuple):
+    """How far an incomplete frame goes, from the part of it that is there."""
+
+    stop: int
+    """Position in the buffer, behind its end."""
+    in_rows: bool
+    """Whether only a row ends there: the frame goes on with the next one."""
+
+
 Verdict: TypeAlias = ValidFrame | BadFrame | BadHead | Incomplete
 """The classification of the bytes at one position."""
 
@@ -78,6 +89,7 @@ class Framing:
         self._limit: int = inspect.signature(self._scan).parameters["limit"].default
         self._searched = min(self._limit, SEARCHED_BYTES)
         self._head_size = head_size(model)
+        self._describer = Describer(protocol, self.dialect)
         # Constants at the beginning of a frame. With one, searching after a fault is a regular
         # expression over the buffer.
         patterns = magics(model)
@@ -130,6 +142,28 @@ class Framing:
         except DecodeError as error:
             return BadFrame(error, raw)
         return ValidFrame(message, raw)
+
+    def known_stop(self, buffer: bytearray, at: int) -> KnownStop | None:
+        """Return how far the incomplete frame at a position goes; None while its head is
+        incomplete."""
+        try:
+            self._stop(buffer, at, None, self._limit)
+        except NeedMore as error:
+            begin = at if error.resume is None else error.resume
+            if len(buffer) - begin >= self._head_size:
+                return KnownStop(len(buffer) + error.need, error.resume is not None)
+        except DecodeError:
+            pass
+        return None
+
+    def identifies(self, message: Any) -> bool:
+        """Return whether a frame has content that other bytes do not have by chance: the magic of
+        its protocol, or an id, a target, a client or a body."""
+        return self._magic is not None or self._describer.identifies(message)
+
+    def is_head(self, buffer: bytearray, at: int) -> bool:
+        """Return whether an incomplete frame has all of its head, with a magic."""
+        return self._magic is not None and len(buffer) - at >= self._head_size
 
     def _stop(self, buffer: bytearray, at: int, resume: int | None, limit: int) -> int:
         if resume is not None:

@@ -3,9 +3,16 @@
     reader.data(event), reader.gap(event), reader.end(...)  ->  a list of Frame and Fault
 
 Every byte of a stream is part of a frame, of a fault, or, at the end, of `ignored_bytes`:
-`StreamCoverage` must add up. While a fault is open the reader searches for the next position where
-a complete valid frame begins. It waits at a position where a frame may be incomplete, so it holds
-at most the size of the largest frame.
+`StreamCoverage` must add up.
+
+A gap inside of a frame whose head was read leaves no doubt where the next frame begins: the bytes
+up to there belong to the fault (`_skip`). In every other fault the reader searches for a start, and
+a valid frame alone is no proof of one: four zero bytes of a payload are a valid ESNP message. A
+start is accepted when the frame there is evidence, and so is another one after it (`_is_start`).
+Until then nothing is yielded, so a doubtful byte never becomes a row.
+
+The reader waits where a frame may be incomplete. It holds the largest frame at most, or while it
+searches, `_LOOKAHEAD_FRAMES` of at most `SEARCHED_BYTES` for each of two frames of evidence.
 
 The time of a frame is that of the packet that completed it: the last captured one among those with
 its bytes, or with bytes before them in the stream since the last gap. A receiver could not have
@@ -17,7 +24,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -40,6 +47,10 @@ __all__ = [
     "conflict_fault",
     "frame_fault",
 ]
+
+_LOOKAHEAD_FRAMES: Final = 16
+"""Frames in a row that may be no evidence before a start is rejected. Small messages that say
+nothing, such as heartbeats, come in short runs; a payload of zeros gives thousands."""
 
 
 class Place(NamedTuple):
@@ -148,9 +159,11 @@ class FrameReader:
         "_buffer",
         "_fault",
         "_framing",
+        "_in_rows",
         "_latest",
         "_pieces",
         "_resume",
+        "_skip_to",
         "_wanted",
         "ignored_bytes",
     )
@@ -168,6 +181,11 @@ class FrameReader:
         would scan its head again."""
         self._resume: int | None = None
         self._fault: OpenFault | None = None
+        self._skip_to: int | None = None
+        """Position in the stream up to which bytes belong to the frame that a gap interrupted; None
+        while the end of that frame is not known."""
+        self._in_rows = False
+        """Whether that is the end of a row only: more rows of the frame follow."""
         self._latest = (-1, 0)
         """The packet, by arrival and time, with which the last piece could be delivered."""
         self.ignored_bytes = 0
@@ -213,6 +231,7 @@ class FrameReader:
         self._advance(found, final=True)
         if not self._buffer:
             self._base = event.position
+        self._skip_over(event.position + event.missing)
         fault = self._fault
         if fault is None:
             shown = Place(event.ts_ns, event.file, event.offset)
@@ -223,10 +242,24 @@ class FrameReader:
         # A fault that is open runs on through gaps and keeps its first reason (captures.md,
         # Messages).
         fault.missing += event.missing
+        if self._skip_to == event.position + event.missing and not self._in_rows:
+            self._skip_to = None
+            self._close(found)
         self._latest = (-1, 0)
         self._move(0)
         self._forget()
         return found
+
+    def _skip_over(self, stop: int) -> None:
+        """Note how far the frame that a gap interrupts goes, unless the gap, up to `stop`, hides
+        it."""
+        if self._at < len(self._buffer) and (self._fault is None or self._skip_to is not None):
+            known = self._framing.known_stop(self._buffer, self._at)
+            self._skip_to, self._in_rows = None, False
+            if known is not None:
+                self._skip_to, self._in_rows = self._base + known.stop, known.in_rows
+        if self._skip_to is not None and self._skip_to < stop:
+            self._skip_to = None
 
     def end(self, *, still_open: bool) -> list[Read]:
         """End the stream or, if it is `still_open`, the last file."""
@@ -252,7 +285,12 @@ class FrameReader:
     def _advance(self, found: list[Read], *, final: bool) -> None:
         """Read as many frames as the bytes contain."""
         while self._at < len(self._buffer):
-            progressed = self._search(found, final) if self._fault else self._read(found, final)
+            if self._fault is None:
+                progressed = self._read(found, final)
+            elif self._skip_to is not None:
+                progressed = self._skip(found, final)
+            else:
+                progressed = self._search(found, final)
             if not progressed:
                 return
 
@@ -279,8 +317,35 @@ class FrameReader:
                 self._move(0)
         return True
 
+    def _skip(self, found: list[Read], final: bool) -> bool:
+        """Add the rest of an interrupted frame to its fault. Return False when more bytes are
+        needed."""
+        assert self._skip_to is not None
+        left = self._skip_to - self._base - self._at
+        if left:
+            self._absorb(min(self._at + left, len(self._buffer)))
+            self._move(0)
+            if not self._in_rows and self._base + self._at == self._skip_to:
+                self._skip_to = None
+                self._close(found)
+            return True
+        # Rows up to an end row are a frame themselves, so the rest of one is read like a frame.
+        verdict = self._framing.classify(self._buffer, self._at, final=final, resume=self._resume)
+        match verdict:
+            case Incomplete():
+                self._await(verdict)
+                return False
+            case ValidFrame() | BadFrame():
+                self._absorb(self._at + len(verdict.raw))
+                self._close(found)
+            case BadHead():
+                pass
+        self._skip_to = None
+        self._move(0)
+        return True
+
     def _search(self, found: list[Read], final: bool) -> bool:
-        """Search for a complete valid frame. Return False when more bytes are needed."""
+        """Search for the start of a frame. Return False when more bytes are needed."""
         at = self._next_start()
         if at is None:
             # The end of the buffer may be the beginning of a magic.
@@ -290,19 +355,66 @@ class FrameReader:
         if at > self._at:
             self._absorb(at)
             self._move(0)
-        verdict = self._framing.classify(
-            self._buffer, self._at, final=final, resume=self._resume, searching=True
-        )
-        if isinstance(verdict, ValidFrame):
-            self._close(found)
+        accepted = self._is_start(final)
         # A frame may begin here: wait, rather than search on and miss it.
-        elif isinstance(verdict, Incomplete) and not final:
-            self._await(verdict)
+        if accepted is None:
             return False
+        if accepted:
+            self._close(found)
+            self._resume = None
         else:
             self._absorb(self._at + 1)
             self._move(0)
         return True
+
+    def _is_start(self, final: bool) -> bool | None:
+        """Return whether a frame begins here; None when more bytes are needed.
+
+        It does if the frame is evidence, only valid frames follow, and another one of them is
+        evidence, too; or if they end where the captured bytes end. A message that a lost head left
+        behind, or one inside of a payload, has something else after it.
+        """
+        place, evidence, others = self._at, 0, 0
+        while place < len(self._buffer):
+            resume = self._resume if place == self._at else None
+            verdict = self._framing.classify(
+                self._buffer, place, final=final, resume=resume, searching=True
+            )
+            if isinstance(verdict, Incomplete) and not final:
+                self._await(verdict if place == self._at else Incomplete(verdict.more, None))
+                return None
+            if isinstance(verdict, Incomplete):
+                # A whole head with a magic is as good as a frame; other heads say little.
+                return bool(evidence) and self._framing.is_head(self._buffer, place)
+            if not isinstance(verdict, ValidFrame):
+                return False
+            if self._is_evidence(verdict, place):
+                evidence, others = evidence + 1, 0
+            elif not evidence or others == _LOOKAHEAD_FRAMES:
+                return False
+            else:
+                others += 1
+            if evidence == 2:
+                return True
+            place += len(verdict.raw)
+        if not final:
+            self._await(Incomplete(1, None))
+            return None
+        return bool(evidence)
+
+    def _is_evidence(self, good: ValidFrame, place: int) -> bool:
+        """Return whether a frame is one that bytes of a payload hardly are by chance.
+
+        It identifies something; or, for messages that say nothing, such as heartbeats, it has a
+        segment of its own: senders write whole frames.
+        """
+        if self._framing.identifies(good.message):
+            return True
+        start = self._base + place
+        stop = start + len(good.raw)
+        return good.raw.count(good.raw[0]) < len(good.raw) and any(
+            (piece.start, piece.stop) == (start, stop) for piece in self._pieces
+        )
 
     def _next_start(self) -> int | None:
         """Return the next position in the buffer where a frame may begin.

@@ -67,6 +67,8 @@ class ReaderState(msgspec.Struct, frozen=True):
     latest: tuple[int, int]
     ignored_bytes: int
     fault: FaultState | None
+    skip_to: int | None = None
+    in_rows: bool = False
 
     def files(self) -> set[int]:
         """Return the numbers of the files that it refers to."""
@@ -103,6 +105,8 @@ class ResumableReader(FrameReader):
                 fault.missing,
                 bytes(fault.sample),
             ),
+            self._skip_to,
+            self._in_rows,
         )
 
     @staticmethod
@@ -115,6 +119,7 @@ class ResumableReader(FrameReader):
         found._wanted, found._resume = state.wanted, state.resume
         found._latest = state.latest
         found.ignored_bytes = state.ignored_bytes
+        found._skip_to, found._in_rows = state.skip_to, state.in_rows
         saved = state.fault
         if saved is not None:
             place = saved.place._replace(file=files[saved.place.file])
