@@ -138,6 +138,23 @@ def _of_magline() -> Iterator[Event]:
     yield message(0, "control", name="fin", reason="idle", **more)
 
 
+def _of_hub_calls() -> Iterator[Event]:
+    """Clients sign on with calls, in tunnels, too; their answers decide."""
+    inside: dict[str, Any] = {"connection": tunnel_connection(7, 1), "tunnel_link": 8}
+    for more, target in (
+        ({"protocol": "esnp", "connection": 1}, "hub/auth"),
+        ({"protocol": "tny"} | inside, "10"),
+    ):
+        for client, number in product(CLIENTS, (1, 2, None)):
+            yield ask(0, number, target=target, client=client, **more)
+        yield ask(0, 2, target=target, client="ann", **more | {"direction": "s2c"})
+        for number, status in product((1, 2), ("ok", "7")):
+            yield answer(0, number, status, **more)
+    noted: dict[str, Any] = {"protocol": "esnp", "connection": 1, "ids": ["m1"]}
+    yield message(0, "event", target="hub/notify", **noted | {"direction": "s2c"})
+    yield ask(0, 3, target="hub/ack", **noted)
+
+
 def _of_tunnels() -> Iterator[Event]:
     """Messages in tunnels, and packets of their links."""
     for tunnel, link in product(TUNNELS, LINKS):
@@ -169,7 +186,10 @@ def _of_connections() -> Iterator[Event]:
     yield Fact(0, "publish", None, {"id": "m9", "client": "ann"})
 
 
-KINDS = [list(each()) for each in (_of_esnp, _of_comet, _of_magline, _of_tunnels, _of_connections)]
+KINDS = [
+    list(each())
+    for each in (*(_of_esnp, _of_comet, _of_magline, _of_hub_calls, _of_tunnels, _of_connections),)
+]
 """All events that can be drawn, those of a kind together."""
 _STEPS = st.sampled_from([0, 1, SECOND, 4 * SECOND, 11 * SECOND])
 

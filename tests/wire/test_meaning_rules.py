@@ -12,6 +12,8 @@ from wirelake.wire import Layout, Protocol
 from wirelake.wire import types as t
 from wirelake.wire.declare import DeclarationError
 from wirelake.wire.meaning import (
+    Argument,
+    Arguments,
     At,
     CounterCipher,
     Device,
@@ -26,6 +28,7 @@ from wirelake.wire.meaning import (
     Meaning,
     Name,
     Named,
+    NamedRows,
     Resumption,
     RowField,
     SignOn,
@@ -183,6 +186,10 @@ FIELDS = "urgent, spare, number, ask, answer, ping"
         ({"ids": (Each("ask.target[]"),)}, "'ask.target[]': 'target' is not a list"),
         ({"ids": (Each("ask.items[].key"),)}, "unknown field 'key' in field 'items'"),
         ({"published_ms": ("ask.items[].id",)}, "published_ms is text; expected number"),
+        (
+            {"arguments": Arguments(client=Argument("auth", "id"))},
+            "arguments need a body, or rows",
+        ),
         ({"transformed": ("packed",)}, "unknown message or field 'packed'"),
         ({"body_row": RowField("speed", "knots")}, "unknown row 'speed'"),
         ({"device": Device("report")}, "unknown message 'report'"),
@@ -218,6 +225,19 @@ def test_a_meaning_that_does_not_fit(meaning: dict[str, Any], words: str) -> Non
 def test_rows_that_do_not_exist(term: Any, words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         made(Log, message_id=term).check()
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (NamedRows("sped", "name", "value"), "unknown row 'sped'"),
+        (NamedRows("speed", "name", "value"), "unknown field 'name' in row 'speed'"),
+        (NamedRows("speed", "knots", "knots"), "knots of row 'speed' is not text"),
+    ],
+)
+def test_arguments_in_rows_that_have_none(rows: NamedRows, words: str) -> None:
+    with pytest.raises(DeclarationError, match=words):
+        made(Log, arguments=Arguments(rows=rows)).check()
 
 
 BROKEN = made(heartbeats=("pong",))
