@@ -65,6 +65,8 @@ class Stand:
         self.peers: list[Peer] = []
         self.heard: list[tuple[str, dict[str, Any]]] = []
         """Everything that was asked: name and arguments."""
+        self.requests: list[tuple[Any, ...]] = []
+        """The rows of every ESNP request."""
         self.waiting: dict[str, Sent] = {}
         """Notifications without an acknowledgement."""
         self.token = TOKEN
@@ -120,6 +122,12 @@ class Stand:
             for peer in self.peers:
                 peer.push(sent)
         return sent.id
+
+    def push_own(self, number: int, body: bytes) -> None:
+        """Pushes something that is no notification of a hub."""
+        for peer in self.peers:
+            peer.push_own(number, body)
+            peer.react()
 
     def do(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Acts on a call of the hub, or of a service with values."""
@@ -190,6 +198,9 @@ class Peer(asyncio.Protocol):
     def push(self, sent: Sent) -> None:
         raise NotImplementedError
 
+    def push_own(self, number: int, body: bytes) -> None:
+        raise NotImplementedError
+
     def numbered(self, number: int, body: bytes) -> bytes | None:
         """The answer to a call by number; None stays silent."""
         if SERVICES.get(number) == "echo":
@@ -219,6 +230,7 @@ class EsnpPeer(Peer):
             return
         call = event.call
         rows = call.message.rows
+        self.stand.requests.append(rows)
         where = address(call.message)
         op = where.op or ""
         if op == "silence":
@@ -248,6 +260,13 @@ class EsnpPeer(Peer):
         self.session.announce([*where, *data_rows(values)])
         self.react()
 
+    def push_own(self, number: int, body: bytes) -> None:
+        where = (
+            Address(kind=AddressKind.SERVICE, value="test"),
+            Address(kind=AddressKind.OP, value=str(number)),
+        )
+        self.session.announce([*where, Payload(data=body)])
+
 
 class TnyPeer(Peer):
     def make_session(self) -> Any:
@@ -270,6 +289,9 @@ class TnyPeer(Peer):
     def push(self, sent: Sent) -> None:
         self.session.push(20, self.pushed_json(sent))
         self.react()
+
+    def push_own(self, number: int, body: bytes) -> None:
+        self.session.push(number, body)
 
 
 class MaglinePeer(Peer):
@@ -303,6 +325,9 @@ class MaglinePeer(Peer):
     def push(self, sent: Sent) -> None:
         self.session.send(magline_session.Push(20, self.pushed_json(sent)))
         self.react()
+
+    def push_own(self, number: int, body: bytes) -> None:
+        self.session.send(magline_session.Push(number, body))
 
 
 class CometPeer(Peer):

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import pytest
 
-from wirelake.cli.commands.call import typed_value
 from wirelake.cli.main import main
+from wirelake.cli.options import typed_value
 from wirelake.cli.output.text import body_text
 
 pytestmark = pytest.mark.slow
@@ -148,7 +148,7 @@ KEY = "11" * 32
         (("magline://127.0.0.1:1", "--key", "zz"), "--key: expected 32 bytes or 64 hexadecimal"),
         (
             ("esnp://127.0.0.1:1", "--key", KEY),
-            "unknown option '--key' of esnp; expected --dialect",
+            "unknown option '--key' of esnp; expected one of --dialect, -o revision, -o strict",
         ),
         (("comet://127.0.0.1:1", "--anonymous"), "unknown option '--anonymous' of comet; expected"),
         (("comet://127.0.0.1:1", "--key", KEY, "--plaintext"), "--key conflicts with --plaintext"),

@@ -61,7 +61,9 @@ def test_options_are_checked_by_name() -> None:
     for key in ("ab", "zz" * 32, b"short"):
         with pytest.raises(BadCall, match="pinned: expected 32 bytes"):
             make_settings("magline://h", pinned=key)
-    with pytest.raises(BadCall, match=r"^unknown option 'pinned' of esnp; expected dialect$"):
+    with pytest.raises(
+        BadCall, match=r"^unknown option 'pinned' of esnp; expected one of dialect,"
+    ):
         make_settings("esnp://h", pinned=bytes(32))
     with pytest.raises(BadCall, match=r"^pinned conflicts with allow_plaintext$"):
         make_settings("comet://h", pinned=bytes(32), allow_plaintext=True)
@@ -71,6 +73,7 @@ def test_secrets_are_not_printed() -> None:
     settings = make_settings("magline://h", token="throw-away", psk="11" * 32)
     assert "throw-away" not in repr(settings)
     assert "\\x11" not in repr(settings)
+    assert "obscured" not in repr(make_settings("tny://h", security_keys=["obscured"]))
 
 
 def test_tls_and_what_it_means_for_comet() -> None:

@@ -25,6 +25,7 @@ import click
 from wirelake.protocols.hub_calls import ADMIN_PORT
 
 from .errors import BAD_DATA, BAD_USAGE, CommandError
+from .options import name_value_pairs, typed_value
 
 if TYPE_CHECKING:
     from wirelake.client import Client
@@ -71,6 +72,15 @@ def connection_options(command: Command) -> Command:
             click.option("--plaintext", is_flag=True, help="Accept unsealed notifications."),
             click.option("--dialect", metavar="NAME", help="Dialect of the protocol."),
             click.option(
+                "-o",
+                "--option",
+                "protocol_options",
+                multiple=True,
+                metavar="NAME=VALUE",
+                help="Another option of the protocol's client, as JSON or text, such as"
+                " verify=true; repeat for more.",
+            ),
+            click.option(
                 "--timeout",
                 "timeout_s",
                 type=click.FloatRange(min=0, min_open=True),
@@ -96,11 +106,18 @@ def connected(
     anonymous: bool,
     plaintext: bool,
     dialect: str | None,
+    protocol_options: tuple[str, ...],
     timeout_s: float,
     **more: Any,
 ) -> Client:
     """Return the client that the options describe; `async with` connects it."""
     from wirelake.client import connect
+
+    pairs = name_value_pairs("--option", protocol_options)
+    extra = {name: typed_value(text) for name, text in pairs.items()}
+    for name in extra:
+        if name in _OPTIONS or name in more:
+            raise click.UsageError(f"--option {name}: use {_OPTIONS.get(name, name)}")
 
     # A token in the environment may be meant for another command: without --id it is ignored.
     if client_id is None and token is not None and not _from_environment("token"):
@@ -119,6 +136,7 @@ def connected(
         dialect=dialect,
         timeout_s=timeout_s,
         connect_timeout_s=timeout_s,
+        **extra,
         **more,
     )
 
@@ -184,7 +202,7 @@ def run_client(work: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(work)
     except BadOption as error:
-        raise CommandError(error.named(_OPTIONS), BAD_USAGE) from error
+        raise CommandError(error.named(_OPTIONS, "-o "), BAD_USAGE) from error
     except BadCall as error:
         raise CommandError(str(error), BAD_USAGE) from error
     except ClientError as error:

@@ -11,6 +11,7 @@ functions.
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import re
@@ -50,6 +51,7 @@ __all__ = [
     "reading_options",
     "size",
     "time_point",
+    "typed_value",
 ]
 
 
@@ -90,6 +92,18 @@ def name_value_pairs(option: str, given: Iterable[str], form: str = "NAME=VALUE"
             raise click.UsageError(f"invalid {option} {text!r}; expected {form}")
         values[name] = value
     return values
+
+
+def typed_value(text: str) -> Any:
+    """Parse a value: an integer, a JSON value, or else the text itself."""
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def protocol_dialects(given: tuple[str, ...]) -> dict[str, str]:

@@ -21,7 +21,7 @@ protocol names it. It may import `wirelake.protocols` and `wirelake.wire`, and n
 """
 
 from .client import Client, RpcPool, connect
-from .connection import Notification, Published, Result
+from .connection import Notification, Published, Push, Result
 from .errors import (
     AuthFailed,
     BadCall,
@@ -43,6 +43,7 @@ __all__ = [
     "ConnectionLost",
     "Notification",
     "Published",
+    "Push",
     "Refused",
     "Result",
     "RpcPool",

@@ -25,7 +25,8 @@ from typing import Any, Self
 from wirelake.protocols import registry
 from wirelake.wire.errors import invalid
 
-from .connection import ClientConnection, Notification, Published, Result
+from .connection import ClientConnection, Notification, Published, Push, Result
+from .dial import connection_class
 from .errors import BadCall, CallFailed, ClientError, ConnectionLost, Unsupported
 from .inbox import Inbox
 from .reconnect import ReconnectingClient
@@ -59,6 +60,9 @@ class Client(ReconnectingClient):
         super().__init__(settings)
         self._topics: dict[str, bool] = {}
         self._inbox = Inbox(settings.max_waiting, self._fetch_soon, self._ack_soon)
+        # Not bounded: the connection stops reading when `full` (`ClientConnection.data_received`).
+        self._pushes: asyncio.Queue[Push | ClientError | None] = asyncio.Queue()
+        self._pushes_wanted = False
 
     # -- calls -------------------------------------------------------------------------------
 
@@ -69,51 +73,62 @@ class Client(ReconnectingClient):
         *,
         timeout_s: float | None = None,
         trace: bool = False,
+        **options: Any,
     ) -> Result:
         """Call a service and return its result.
 
-        ESNP: `target` is `service/op`; a dict becomes DATA rows, bytes a PAYLOAD row, a pair of
-        dict and bytes both; `trace` collects reports of the servers it passes. tny and magline: a
-        number; a dict becomes JSON, bytes are the body as they are.
+        ESNP: `target` is `service/op` or an `esnp://` URL, whose `to` is the timeout in
+        milliseconds unless `timeout_s` is given; a dict becomes DATA rows, bytes a PAYLOAD row, a
+        pair of dict and bytes both, a list of these a request in parts; `trace` collects reports of
+        the servers it passes. tny and magline: a number; a dict becomes JSON, bytes are the body as
+        they are. Other options are fields of the protocol: `start_call` of its connection lists
+        them (`wirelake.client.esnp`, `wirelake.client.tny`).
         """
-        options = {"trace": True} if trace else {}
+        if trace:
+            options["trace"] = True
         return await self._call(target, arguments, timeout_s, options)
 
     async def info(
-        self, target: str, arguments: Any = None, *, timeout_s: float | None = None
+        self, target: str, arguments: Any = None, *, timeout_s: float | None = None, **options: Any
     ) -> Result:
-        """Call a service as an INFO (ESNP only)."""
-        return await self._call(target, arguments, timeout_s, {"info": True})
+        """Call a service as an INFO (ESNP only); options as in `call`."""
+        return await self._call(target, arguments, timeout_s, {"info": True, **options})
 
     async def _call(
         self, target: Any, arguments: Any, timeout_s: float | None, options: dict[str, Any]
     ) -> Result:
         # Without `_request_once`: a call on an open connection needs no coroutine and no timeout of
         # its own, because the session has a deadline per request.
-        limit = self._limit(timeout_s)
+        limit = self._call_limit(target, timeout_s)
         connection = self._connection
         if connection is None or not connection.open:
             connection = await self._ready(asyncio.get_running_loop().time() + limit)
         return await connection.start_call(target, arguments, limit, options)
 
-    async def announce(self, target: str, arguments: Any = None) -> None:
-        """Send an event, which has no reply (ESNP only)."""
+    def _call_limit(self, target: Any, timeout_s: float | None) -> float:
+        # Only a query can name a timeout: targets without one are not parsed here.
+        if timeout_s is None and isinstance(target, str) and "?" in target:
+            timeout_s = connection_class(self.settings.where.protocol).target_timeout_s(target)
+        return self._limit(timeout_s)
+
+    async def announce(self, target: str | int, arguments: Any = None, **options: Any) -> None:
+        """Send an event, which has no reply (ESNP, and tny as a push); options as in `call`."""
 
         async def send(connection: ClientConnection, _: float) -> None:
-            connection.announce(target, arguments)
+            connection.announce(target, arguments, options)
 
         await self._request_once(None, send)
 
     async def stream(
-        self, target: str, arguments: Any = None, *, timeout_s: float | None = None
+        self, target: str, arguments: Any = None, *, timeout_s: float | None = None, **options: Any
     ) -> AsyncIterator[Result]:
         """Call a service that replies in parts, and yield each part (ESNP only).
 
-        `timeout_s` is for the whole reply.
+        `timeout_s` is for the whole reply; options as in `call`.
         """
-        limit = self._limit(timeout_s)
+        limit = self._call_limit(target, timeout_s)
         connection = await self._ready(asyncio.get_running_loop().time() + limit)
-        async for part in connection.stream(target, arguments, limit):
+        async for part in connection.stream(target, arguments, limit, options):
             yield part
 
     async def ping(self, *, timeout_s: float | None = None) -> float:
@@ -199,6 +214,33 @@ class Client(ReconnectingClient):
         await self._retry(lambda connection, left: connection.ack(ids, left))
         self._inbox.acked(ids)
 
+    async def topics(self) -> list[str]:
+        """Return the topics that the server has for this client (comet only)."""
+        return await self._request_once(None, lambda connection, _: connection.topics())
+
+    async def report(self, **facts: Any) -> None:
+        """Report what the client runs on (comet only).
+
+        `network` is wifi, g2, g3 or g4, `isp` is none, china_mobile, unicom or telecom, `phone` the
+        model; other facts are sent as text. A hub shows them in its list of connections.
+        """
+        await self._request_once(None, lambda connection, _: connection.report(facts))
+
+    async def pushes(self) -> AsyncIterator[Push]:
+        """Yield what the server sends on its own, other than notifications of a hub: pushes of tny
+        and magline, events of ESNP.
+
+        They are kept from the first iteration on, and dropped before; `max_waiting` bounds them.
+        """
+        self._pushes_wanted = True
+        while isinstance(push := await self._pushes.get(), Push):
+            if self._connection is not None and not self.full:
+                self._connection.resume_reading()
+            yield push
+        self._pushes.put_nowait(push)  # the end, for other and later iterations
+        if push is not None:
+            raise push
+
     async def fetch(self) -> list[Notification]:
         """Return unacknowledged notifications, oldest first (comet only)."""
         return await self._request_once(None, lambda connection, _: connection.fetch())
@@ -221,17 +263,23 @@ class Client(ReconnectingClient):
         self._inbox.connected(connection.fetches)
 
     def on_finished(self, error: ClientError | None) -> None:
-        """End the loops over notifications."""
+        """End the loops over notifications and pushes."""
         self._inbox.end(error)
+        self._pushes.put_nowait(error)
 
     @property
     def full(self) -> bool:
-        """Whether more notifications wait than allowed."""
-        return self._inbox.full
+        """Whether more notifications or pushes wait than allowed."""
+        return self._inbox.full or self._pushes.qsize() >= self.settings.max_waiting
 
     def notified(self, notification: Notification) -> None:
         """Queue a notification."""
         self._inbox.pushed(notification)
+
+    def pushed(self, push: Push) -> None:
+        """Queue a push, if the application reads them."""
+        if self._pushes_wanted:
+            self._pushes.put_nowait(push)
 
     # -- background tasks --------------------------------------------------------------------
 
@@ -310,10 +358,15 @@ class RpcPool:
         await asyncio.gather(*(client.close() for client in self._clients))
 
     async def call(
-        self, target: str | int, arguments: Any = None, *, timeout_s: float | None = None
+        self,
+        target: str | int,
+        arguments: Any = None,
+        *,
+        timeout_s: float | None = None,
+        **options: Any,
     ) -> Result:
         """Call a service: see `Client.call`."""
-        return await self._pick().call(target, arguments, timeout_s=timeout_s)
+        return await self._pick().call(target, arguments, timeout_s=timeout_s, **options)
 
     def _pick(self) -> Client:
         """Return the least busy connected client; equally busy ones take turns."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
 from typing import Any, ClassVar, Final, Literal, cast
 
 from wirelake.protocols.comet.layout import (
@@ -17,25 +18,31 @@ from wirelake.protocols.comet.layout import (
     Error,
     ErrorCode,
     GetMessageList,
+    GetTopicList,
     Heartbeat,
+    Isp,
     MessageAck,
     MessageList,
+    NetworkType,
+    ReportEnviron,
     Subscribe,
+    TopicList,
     Unsubscribe,
 )
 from wirelake.protocols.comet.layout import Notification as Message
 from wirelake.protocols.comet.limits import SEND_COUNT, ClientOptions, Dialect
-from wirelake.protocols.comet.sealing import choose_suite
+from wirelake.protocols.comet.sealing import Suite, choose_suite
 from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notified, Replied
 from wirelake.protocols.sansio import Event, SessionError
-from wirelake.wire.errors import WireError
+from wirelake.wire.errors import WireError, unknown
 
 from .connection import ClientConnection, Notification
-from .errors import AuthFailed, BadOption, CallFailed, ConnectionLost, Refused
+from .errors import AuthFailed, BadCall, BadOption, CallFailed, ConnectionLost, Refused
 
 __all__ = ["CometConnection"]
 
 _KEY: Final = "key"
+_SECRET_BYTES: Final[dict[Suite, int]] = {"x25519": 32, "rsa-oaep": 32, "hipush": 8}
 _WRONG_CREDENTIALS: Final = frozenset(
     {int(ErrorCode.TOKEN_ILLEGAL), int(ErrorCode.CLIENT_NOT_FOUND)}
 )
@@ -51,7 +58,7 @@ class CometConnection(ClientConnection):
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:  # noqa: ARG002
         """Return a new session: comet has no resumption."""
         settings = self.settings
-        given: dict[str, Any] = {}
+        given: dict[str, Any] = dict(settings.extra)
         if settings.heartbeat_s is not None:
             given["heartbeat_s"] = settings.heartbeat_s
         dialect = cast(Dialect | Literal["auto"], settings.dialect or "seed")
@@ -75,25 +82,31 @@ class CometConnection(ClientConnection):
             wrong = error.code in _WRONG_CREDENTIALS
             raise (AuthFailed if wrong else Refused)(error.code, error.text) from error
         assert isinstance(reply, AuthSuccess)
-        if self._key_offered(reply.encrypt_key):
-            await self._exchange_key()
+        suite = self._offered_suite(reply.encrypt_key)
+        if suite is not None:
+            await self._exchange_key(_SECRET_BYTES[suite])
 
     def _no_key(self) -> str:
         if self.settings.pinned is not None:
             return "the server's key does not match the pinned key"
         return "the server offers no key to seal contents; set allow_plaintext to accept that"
 
-    def _key_offered(self, encrypt_key: bytes) -> bool:
+    def _offered_suite(self, encrypt_key: bytes) -> Suite | None:
         # An unknown or weak key counts as none: the session has already decided whether the
         # connection may go on without one.
+        options = self.session.options
         try:
-            choose_suite(encrypt_key, pinned=self.settings.pinned is not None)
+            return choose_suite(
+                encrypt_key,
+                pinned=options.pinned is not None,
+                legacy_hipush=options.legacy_hipush,
+            )
         except WireError:
-            return False
-        return True
+            return None
 
-    async def _exchange_key(self) -> None:
-        self.begin_send().exchange_key(secret=os.urandom(32), eph_private=os.urandom(32))
+    async def _exchange_key(self, secret_bytes: int) -> None:
+        secret = os.urandom(secret_bytes)
+        self.begin_send().exchange_key(secret=secret, eph_private=os.urandom(32))
         try:
             await self.wait_for(_KEY)
         except ConnectionLost as error:
@@ -143,6 +156,28 @@ class CometConnection(ClientConnection):
         assert isinstance(reply, MessageList)
         return [_notification(each, each.content) for each in reply.messages]
 
+    async def topics(self) -> list[str]:
+        """Return the topics that the client is subscribed to."""
+        reply = await self.request(GetTopicList())
+        assert isinstance(reply, TopicList)
+        return list(reply.topics)
+
+    async def report(self, facts: Mapping[str, Any]) -> None:
+        """Send report_environ: `network`, `isp` and `phone`; other facts become its extra texts."""
+        rest = dict(facts)
+        try:
+            network = _number(NetworkType, rest.pop("network", ""))
+            isp = _number(Isp, rest.pop("isp", Isp.NONE))
+        except ValueError as error:
+            raise BadCall(f"report: {error}") from error
+        command = ReportEnviron(
+            network_type=network,
+            isp=isp,
+            phone_type=str(rest.pop("phone", "")),
+            extra=tuple(f"{name}={value}" for name, value in rest.items()),
+        )
+        await self.request(command)
+
     async def ping(self) -> float:
         """Send a heartbeat."""
         began = self.loop.time()
@@ -171,3 +206,15 @@ def _notification(message: Message, content: bytes) -> Notification:
 def _parts(items: Sequence[str]) -> list[tuple[str, ...]]:
     """Split a list into parts that any server accepts."""
     return [tuple(items[at : at + SEND_COUNT]) for at in range(0, len(items), SEND_COUNT)]
+
+
+def _number(names: type[IntEnum], given: str | int) -> int:
+    """Return the number of a name in any case, or a number from 0 to 255 as it is."""
+    if isinstance(given, str):
+        found = names.__members__.get(given.upper())
+        if found is None:
+            raise ValueError(unknown(names.__name__, given, map(str.lower, names.__members__)))
+        return int(found)
+    if not 0 <= given <= 0xFF:
+        raise ValueError(f"{given} is not a number from 0 to 255")
+    return int(given)

@@ -12,16 +12,16 @@ binding. A subclass provides:
     make_session      the client's session (`wirelake.protocols.sansio.Session`)
     sign_on           handshake and sign-on; raises AuthFailed or Refused
     on_event          what an event of the session means: `answer` or `fail` the waiting call, or
-                      `owner.notified(Notification(...))`
+                      `owner.notified(Notification(...))` or `owner.pushed(Push(...))`
     ping              send what the protocol has to stay alive, and wait for its reply
     awaiting_reply    whether a reply of the server is pending
 
 and, as far as the protocol has them:
 
-    start_call        send a call, return `wait_for(key)`
+    start_call        send a call, return `wait_for(key)`; `CALL_OPTIONS` names its options
     hub_call          call the hub itself (`wirelake.protocols.hub_calls`); subscribe, unsubscribe,
                       publish and ack use it. `NumberedConnection` has it for services by number
-    announce, stream, fetch, begin, close_session
+    announce, stream, fetch, topics, report, begin, close_session
 
 To send, a subclass calls `begin_send()`, which returns the session; a SessionError of it is raised
 again as `refused(error)`. What the base class does:
@@ -38,7 +38,7 @@ import asyncio
 import contextlib
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any, ClassVar, Final, Protocol, cast
 
 import msgspec
@@ -67,7 +67,7 @@ from .errors import (
     Unsupported,
     session_error,
 )
-from .settings import Settings
+from .settings import Settings, Where
 
 __all__ = [
     "ClientConnection",
@@ -75,6 +75,7 @@ __all__ = [
     "NumberedConnection",
     "Owner",
     "Published",
+    "Push",
     "Result",
     "body_of",
     "json_arguments",
@@ -100,6 +101,9 @@ class Owner(Protocol):
     def notified(self, notification: Notification) -> None:
         """Take a notification."""
 
+    def pushed(self, push: Push) -> None:
+        """Take a message that is neither a reply nor a notification of a hub."""
+
 
 class ClientConnection(asyncio.Protocol, ABC):
     """One connection, from dialling to its end; the base class of all protocols."""
@@ -111,6 +115,8 @@ class ClientConnection(asyncio.Protocol, ABC):
     """Whether a call can be answered in parts, with `stream`."""
     has_traces: ClassVar[bool] = False
     """Whether a call can report the servers that it passes."""
+    CALL_OPTIONS: ClassVar[frozenset[str]] = frozenset()
+    """Options of a call: fields of the protocol that are neither its target nor its arguments."""
 
     def __init__(self, settings: Settings, owner: Owner, previous: ClientConnection | None = None):
         self.loop = asyncio.get_running_loop()
@@ -160,6 +166,23 @@ class ClientConnection(asyncio.Protocol, ABC):
     def begin(self) -> None:
         """Send what comes first, when the transport is connected."""
 
+    @classmethod
+    def url_target(cls, where: Where) -> str:
+        """Return the target of a call that was given as one URL, server included."""
+        return where.target
+
+    @classmethod
+    def target_timeout_s(cls, target: str) -> float | None:  # noqa: ARG003
+        """Return the timeout that a target with a query names; None without one."""
+        return None
+
+    @classmethod
+    def check_options(cls, options: Mapping[str, Any]) -> None:
+        """Raise Unsupported for an option that calls of this protocol do not have."""
+        for name in options:
+            if name not in cls.CALL_OPTIONS:
+                raise Unsupported(f"{cls.protocol} has no {name}")
+
     def start_call(
         self,
         target: Any,  # noqa: ARG002
@@ -193,7 +216,20 @@ class ClientConnection(asyncio.Protocol, ABC):
             f"{self.protocol} pushes waiting notifications; there is nothing to fetch"
         )
 
-    def announce(self, target: Any, arguments: Any) -> None:  # noqa: ARG002
+    async def topics(self) -> list[str]:
+        """Return the topics that the client is subscribed to."""
+        raise Unsupported(f"{self.protocol} has no list of topics")
+
+    async def report(self, facts: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Report what the client runs on."""
+        raise Unsupported(f"{self.protocol} has no reports")
+
+    def announce(
+        self,
+        target: Any,  # noqa: ARG002
+        arguments: Any,  # noqa: ARG002
+        options: dict[str, Any],  # noqa: ARG002
+    ) -> None:
         """Send an event, which has no reply."""
         raise Unsupported(f"{self.protocol} has no events")
 
@@ -202,6 +238,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         target: Any,  # noqa: ARG002
         arguments: Any,  # noqa: ARG002
         timeout_s: float,  # noqa: ARG002
+        options: dict[str, Any],  # noqa: ARG002
     ) -> AsyncIterator[Result]:
         """Call a service, and yield each part of its reply."""
         raise Unsupported(f"{self.protocol} has no streams")
@@ -422,16 +459,17 @@ class NumberedConnection(ClientConnection):
     """The code of a wrong id or token."""
 
     @abstractmethod
-    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
-        """Send a request; the future has its result."""
+    def send_request(
+        self, number: int, body: bytes, timeout_s: float, **options: Any
+    ) -> asyncio.Future[Result]:
+        """Send a request; the future has its result. The options are those of `CALL_OPTIONS`."""
 
     def start_call(
         self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
     ) -> asyncio.Future[Result]:
         """Call a service by its number."""
-        if options:
-            raise Unsupported(f"{self.protocol} has no {next(iter(options))}")
-        return self.send_request(number_of(target), body_of(arguments), timeout_s)
+        self.check_options(options)
+        return self.send_request(number_of(target), body_of(arguments), timeout_s, **options)
 
     async def hub_call(
         self, name: str, arguments: dict[str, Any], timeout_s: float
@@ -588,6 +626,17 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     def text(self) -> str:
         """The content as text; bytes that are not valid UTF-8 are escaped."""
         return self.content.decode("utf-8", "backslashreplace")
+
+
+class Push(msgspec.Struct, frozen=True, gc=False):
+    """A message that the server sent on its own, other than a notification of a hub."""
+
+    target: str | int
+    """The service and operation, or the number, that it names."""
+    body: bytes
+    """Its bytes: the body, or the PAYLOAD rows of an ESNP event."""
+    message: Any
+    """The decoded message."""
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):

@@ -55,9 +55,9 @@ class BadOption(BadCall):
         super().__init__(text(str))
         self._text = text
 
-    def named(self, names: Mapping[str, str]) -> str:
-        """Return the message with other names of options."""
-        return self._text(lambda name: names.get(name, name))
+    def named(self, names: Mapping[str, str], prefix: str = "") -> str:
+        """Return the message with other names of options; those without one get the prefix."""
+        return self._text(lambda name: names.get(name, f"{prefix}{name}"))
 
 
 class Unsupported(BadCall):

@@ -7,10 +7,23 @@ import contextlib
 import functools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final
 
+from wirelake.protocols.esnp.address import Address as Parsed
 from wirelake.protocols.esnp.address import address_to_pairs, parse_url
-from wirelake.protocols.esnp.layout import Address, Dialect, FlagType, Message, Payload, Row
+from wirelake.protocols.esnp.layout import (
+    Address,
+    Flag,
+    FlagType,
+    Header,
+    Message,
+    Payload,
+    Row,
+    SessionInfo,
+    SourceAddress,
+    Version,
+    XData,
+)
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
 from wirelake.protocols.esnp.session import (
@@ -21,14 +34,15 @@ from wirelake.protocols.esnp.session import (
     Requested,
     Traced,
 )
-from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.esnp.values import BASIC, data_rows, values_of, var_of
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY
 from wirelake.protocols.sansio import Event, Role, SessionError
-from wirelake.wire.errors import WireError
+from wirelake.wire.errors import WireError, invalid
 
-from .connection import ClientConnection, Result, notification_of
-from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
+from .connection import ClientConnection, Push, Result, notification_of
+from .errors import AuthFailed, BadCall, BadOption, ClientError, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
+from .settings import Where
 
 __all__ = [
     "EsnpConnection",
@@ -42,16 +56,20 @@ __all__ = [
 @functools.lru_cache(1024)
 def address_rows(target: str) -> tuple[Row, ...]:
     """Return the rows of `service/op`, or of an `esnp://` URL with more parts."""
+    where = _parse_target(target)
+    if where.service is None or where.op is None:
+        raise BadCall(f"{target!r}: expected a service and an operation, such as test/add")
+    return tuple(Address(kind=kind, value=value) for kind, value in address_to_pairs(where))
+
+
+def _parse_target(target: str) -> Parsed:
     if not isinstance(target, str):
         raise BadCall("expected a target such as test/add")
     url = target if "://" in target else f"esnp://_/{target.strip('/')}"
     try:
-        where = parse_url(url)
+        return parse_url(url)
     except WireError as error:
         raise BadCall(f"{target}: {error}") from error
-    if where.service is None or where.op is None:
-        raise BadCall(f"{target!r}: expected a service and an operation, such as test/add")
-    return tuple(Address(kind=kind, value=value) for kind, value in address_to_pairs(where))
 
 
 def body_rows(arguments: Any) -> tuple[Row, ...]:
@@ -69,7 +87,36 @@ def body_rows(arguments: Any) -> tuple[Row, ...]:
         case (Mapping() as named, bytes() as body):
             return (*body_rows(named), *body_rows(body))
         case _:
-            raise BadCall("expected a dict of values, bytes, or a pair of both")
+            raise BadCall("expected a dict of values, bytes, a pair of both, or a list of these")
+
+
+def _parts(arguments: Any) -> list[tuple[Row, ...]]:
+    """Return the rows of each message of a request."""
+    if not isinstance(arguments, list):
+        return [body_rows(arguments)]
+    if not arguments:
+        raise BadCall("a request in parts needs at least one part")
+    return [body_rows(each) for each in arguments]
+
+
+def _option_rows(options: Mapping[str, Any]) -> list[Row]:
+    """Return the rows of a call's options."""
+    rows: list[Row] = []
+    try:
+        for name, value in options.get("headers", {}).items():
+            rows.append(Header(name=name, value=var_of(value)))
+        for name, value in options.get("session_info", {}).items():
+            rows.append(SessionInfo(name=name, value=var_of(value)))
+        xdata = options.get("xdata", ())
+        for number, value in xdata.items() if isinstance(xdata, Mapping) else xdata:
+            data = value if isinstance(value, bytes) else BASIC["Var"].encode(var_of(value))
+            rows.append(XData(id=int(number), data=data))
+    except (WireError, AttributeError, TypeError, ValueError) as error:
+        raise BadCall(f"headers, session_info and xdata are dicts of values: {error}") from error
+    if "source" in options:
+        pairs = address_to_pairs(_parse_target(options["source"]))
+        rows += [SourceAddress(kind=kind, value=value) for kind, value in pairs]
+    return [*rows, *options.get("rows", ())]
 
 
 def read_body(messages: Iterable[Message]) -> tuple[bytes, dict[str, Any]]:
@@ -101,6 +148,9 @@ class EsnpConnection(ClientConnection):
     protocol: ClassVar[str] = "esnp"
     has_streams: ClassVar[bool] = True
     has_traces: ClassVar[bool] = True
+    CALL_OPTIONS: ClassVar[frozenset[str]] = frozenset(
+        {"info", "trace", "headers", "session_info", "xdata", "source", "flags", "rows"}
+    )
     session: EsnpSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> EsnpSession:  # noqa: ARG002
@@ -108,8 +158,10 @@ class EsnpConnection(ClientConnection):
         # Random first ids: captures of several runs go into one lake, where calls are matched by
         # id.
         self._open: dict[int, _Open] = {}
-        dialect = cast(Dialect, self.settings.dialect or "seed")
-        options = SessionOptions(dialect=dialect)
+        given = {"dialect": self.settings.dialect or "seed", **self.settings.extra}
+        if "version" in given:
+            given["version"] = _version(given["version"])
+        options = SessionOptions(**given)
         return EsnpSession(Role.CLIENT, options, first_id=1 + secrets.randbits(62), now=now)
 
     async def sign_on(self) -> None:
@@ -132,31 +184,79 @@ class EsnpConnection(ClientConnection):
     def start_call(
         self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
     ) -> asyncio.Future[Result]:
-        """Call `service/op`; options are `info`, `trace` and `each`."""
-        flag = FlagType.INFO if options.get("info") else FlagType.REQUEST
-        flags = _ASYNC_TRACE if options.get("trace") else _ASYNC
-        rows = [*address_rows(target), *body_rows(arguments)]
+        """Call `service/op`.
+
+        Options: `info`, `trace`; `headers` and `session_info`, values by name; `xdata`, values or
+        bytes by number, or pairs; `source`, an address or URL; `flags`, numbers from 128 on; `rows`
+        of the application. They are sent with the first message of a request in parts.
+        """
+        return self._start(target, arguments, timeout_s, options, None)
+
+    def _start(
+        self,
+        target: Any,
+        arguments: Any,
+        timeout_s: float,
+        options: dict[str, Any],
+        each: Callable[[Result], None] | None,
+    ) -> asyncio.Future[Result]:
+        flag = FlagType.REQUEST
+        flags: tuple[int, ...] = _ASYNC
+        more: list[Row] = []
+        if options:  # most calls have none
+            self.check_options(options)
+            flag = FlagType.INFO if options.get("info") else FlagType.REQUEST
+            flags = _ASYNC_TRACE if options.get("trace") else _ASYNC
+            flags = (*flags, *options.get("flags", ()))
+            more = _option_rows(options)
+        where, parts = address_rows(target), _parts(arguments)
+        session = self.begin_send()
+        number: int | None = None
         try:
-            number = self.begin_send().request(
-                rows, flag=int(flag), more_flags=flags, timeout_s=timeout_s
-            )
+            for at, rows in enumerate(parts, 1):
+                number = session.request(
+                    [*where, *more, *rows],
+                    flag=int(flag),
+                    more_flags=flags,
+                    timeout_s=timeout_s,
+                    seq=(at, len(parts)) if len(parts) > 1 else None,
+                    number=number,
+                )
+                more = []
         except SessionError as error:
             raise self.refused(error) from error
-        self._open[number] = _Open(options.get("each"))
+        assert number is not None  # there is at least one part
+        self._open[number] = _Open(each)
         return self.wait_for(number)
 
-    def announce(self, target: Any, arguments: Any) -> None:
-        """Send an event, which has no reply."""
+    @classmethod
+    def url_target(cls, where: Where) -> str:
+        """Return the URL of the address: a HOST that is named is also sent (section 8)."""
+        return f"esnp://{where.place}/{where.target}"
+
+    @classmethod
+    def target_timeout_s(cls, target: str) -> float | None:
+        """Return the parameter `to`, which is in milliseconds."""
+        limit_ms = _parse_target(target).timeout_ms
+        return None if limit_ms is None else limit_ms / 1000
+
+    def announce(self, target: Any, arguments: Any, options: dict[str, Any]) -> None:
+        """Send an event, which has no reply; options as in `start_call`, without `info`."""
+        self.check_options(options)
+        flags = [Flag(value=each) for each in options.get("flags", ())]
+        rows = [*flags, *address_rows(target), *_option_rows(options), *body_rows(arguments)]
         try:
-            self.begin_send().announce([*address_rows(target), *body_rows(arguments)])
+            self.begin_send().announce(rows)
         except SessionError as error:
             raise self.refused(error) from error
 
-    async def stream(self, target: Any, arguments: Any, timeout_s: float) -> AsyncIterator[Result]:
+    async def stream(
+        self, target: Any, arguments: Any, timeout_s: float, options: dict[str, Any]
+    ) -> AsyncIterator[Result]:
         """Call a service, and yield each part of its reply."""
         # Not bounded: while a reply is pending the socket is always read.
         parts: asyncio.Queue[Result | None] = asyncio.Queue()
-        done = self.start_call(target, arguments, timeout_s, {"each": parts.put_nowait})
+        done = self._start(target, arguments, timeout_s, options, parts.put_nowait)
         done.add_done_callback(lambda _: parts.put_nowait(None))
         try:
             while (part := await parts.get()) is not None:
@@ -228,6 +328,22 @@ class EsnpConnection(ClientConnection):
         if (where.service, where.op) == _NOTIFY:
             _, data = read_body((message,))
             self.owner.notified(notification_of(data))
+        else:
+            target = f"{where.service or '_'}/{where.op or '_'}"
+            self.owner.pushed(Push(target, read_body((message,))[0], message))
+
+
+def _version(given: Any) -> Version:
+    """Return the VERSION row of four numbers, given as a tuple or as text such as 1.0.0.0."""
+    try:
+        numbers = [int(part) for part in (given.split(".") if isinstance(given, str) else given)]
+        if len(numbers) != 4 or not all(0 <= each <= 0xFF for each in numbers):
+            raise ValueError
+    except (TypeError, ValueError) as error:
+        raise BadOption(
+            lambda name: invalid(name("version"), given, "four numbers from 0 to 255")
+        ) from error
+    return Version(major=numbers[0], minor=numbers[1], branch=numbers[2], variant=numbers[3])
 
 
 def _result(messages: Iterable[Message], last: Message, call: _Open) -> Result:

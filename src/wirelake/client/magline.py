@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.magline.layout import ErrorNumber
@@ -24,8 +24,8 @@ from wirelake.protocols.magline.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
-from .connection import ClientConnection, NumberedConnection, Result, pushed
-from .errors import BadOption, ConnectionLost, Timeout
+from .connection import ClientConnection, NumberedConnection, Push, Result, pushed
+from .errors import BadCall, BadOption, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
 from .errors import Refused as HandshakeRefused
 
@@ -56,11 +56,10 @@ class MaglineConnection(NumberedConnection):
             self.signed_on = previous.signed_on
             return previous.session.again(now)
         settings = self.settings
-        options = (
-            ClientOptions()
-            if settings.heartbeat_s is None
-            else ClientOptions(heartbeat_s=settings.heartbeat_s)
-        )
+        given: dict[str, Any] = dict(settings.extra)
+        if settings.heartbeat_s is not None:
+            given["heartbeat_s"] = settings.heartbeat_s
+        options = _options(given)
         try:
             key = ClientKey(
                 pinned=settings.pinned, psk=settings.psk, allow_anonymous=settings.anonymous
@@ -114,7 +113,13 @@ class MaglineConnection(NumberedConnection):
         """Whether a reply or a PON of the server is pending."""
         return bool(self.session.in_flight) or self.session.timers.at("pon") is not None
 
-    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
+    def send_request(
+        self,
+        number: int,
+        body: bytes,
+        timeout_s: float,
+        **options: Any,  # noqa: ARG002 - magline has none
+    ) -> asyncio.Future[Result]:
         """Send a request; its reply is matched by Seq."""
         try:
             seq = self.begin_send().send(Request(number, body, timeout_s))
@@ -146,6 +151,8 @@ class MaglineConnection(NumberedConnection):
                 notification = pushed(data)
                 if notification is not None:
                     self.owner.notified(notification)
+            case Pushed(business_cmd=number, data=data):
+                self.owner.pushed(Push(number, data, event))
             case Ponged(ping_number=number, rtt_s=rtt_s):
                 self.answer(("ping", number), rtt_s)
             case Established(resumed=resumed):
@@ -154,6 +161,13 @@ class MaglineConnection(NumberedConnection):
                 self.answer(_HANDSHAKE, None)
             case Refused(error_number=number):
                 self._refused = number
+
+
+def _options(given: dict[str, Any]) -> ClientOptions:
+    try:
+        return ClientOptions(**given)
+    except EncodeError as error:
+        raise BadCall(f"magline: {error}") from error
 
 
 def _error_name(number: int) -> str:

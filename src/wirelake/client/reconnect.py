@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from wirelake.wire.errors import invalid
 
-from .connection import ClientConnection, Notification
+from .connection import ClientConnection, Notification, Push
 from .dial import Backoff, dial
 from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
 from .settings import Settings
@@ -61,6 +61,10 @@ class ReconnectingClient(ABC):
     @abstractmethod
     def notified(self, notification: Notification) -> None:
         """Queue a notification."""
+
+    @abstractmethod
+    def pushed(self, push: Push) -> None:
+        """Queue a push."""
 
     # -- the connection ----------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import Binding
@@ -68,7 +68,7 @@ class Settings:
     """Accept any magline server: protects from eavesdroppers, not from a man in the middle."""
     allow_plaintext: bool | None = None
     """Accept a comet server without a key. None accepts it inside TLS only."""
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)  # keys may be among them
     """Options that the protocol's binding names and that are not fields here."""
     max_waiting: int = 1_000
     """Queued notifications beyond which the socket is not read."""
@@ -153,7 +153,7 @@ class Where(NamedTuple):
     host: str
     port: int
     target: str = ""
-    """The path: a service and operation, a number, or nothing."""
+    """Path and query as written: a service and operation, a number, or nothing."""
 
     @property
     def place(self) -> str:
@@ -185,9 +185,8 @@ def parse_where(url: str) -> Where:
             )
         )
     protocol, tls, binding = found
-    target = unquote(parts.path.strip("/"))
-    if parts.query:
-        target += f"?{parts.query}"
+    # As written: the protocol decodes its own targets, and a second decoding would change them.
+    target = parts.path.strip("/") + (f"?{parts.query}" if parts.query else "")
     default = binding.settings().port
     return Where(protocol, tls, parts.hostname, default if port is None else port, target)
 

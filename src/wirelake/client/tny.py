@@ -6,13 +6,13 @@ import asyncio
 import os
 import time
 from collections import deque
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.protocols.tny.layout import Message
 from wirelake.protocols.tny.limits import ClientOptions, SessionDialect
-from wirelake.protocols.tny.message import ResultCode
+from wirelake.protocols.tny.message import ResultCode, encode_header
 from wirelake.protocols.tny.session import (
     CallFailed,
     ClientSession,
@@ -21,9 +21,20 @@ from wirelake.protocols.tny.session import (
     Replied,
     Requested,
 )
+from wirelake.protocols.tny.transform import TransformConfig
+from wirelake.wire.errors import EncodeError
 
-from .connection import ClientConnection, NumberedConnection, Result, pushed, refusal_text
-from .errors import AuthFailed, ClientError, ConnectionLost, Timeout
+from .connection import (
+    ClientConnection,
+    NumberedConnection,
+    Push,
+    Result,
+    body_of,
+    number_of,
+    pushed,
+    refusal_text,
+)
+from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
 from .errors import CallFailed as Failure
 
 __all__ = ["TnyConnection"]
@@ -40,20 +51,35 @@ class TnyConnection(NumberedConnection):
 
     protocol: ClassVar[str] = "tny"
     auth_code = int(ResultCode.AUTH_FAILED)
+    CALL_OPTIONS: ClassVar[frozenset[str]] = frozenset({"line", "forward_header", "headers"})
     session: ClientSession
 
     def make_session(self, now: float, previous: ClientConnection | None) -> ClientSession:
         """Return a session that pings, and continues the ids of the previous one."""
         self._pings: deque[object] = deque()
         beat = self.settings.heartbeat_s or _PING_S
+        extra = dict(self.settings.extra)
+        access_id = extra.pop("access_id", 0)
+        strict = extra.pop("strict", True)
+        transform = _transform(extra)
         options = ClientOptions(
             dialect=cast(SessionDialect, self.settings.dialect or "seed"),
+            strict=strict,
+            reading=transform,
+            writing=transform,
             ping_interval_s=beat,
             idle_limit_s=beat * _SILENCE,
         )
         first = previous.session.next_id if previous is not None else 1
         epoch_ms = int((time.time() - now) * 1000)
-        return ClientSession(options, first_id=first, epoch_ms=epoch_ms, random=os.urandom, now=now)
+        return ClientSession(
+            options,
+            access_id=access_id,
+            first_id=first,
+            epoch_ms=epoch_ms,
+            random=os.urandom,
+            now=now,
+        )
 
     async def sign_on(self) -> None:
         """Call protocol 10, if the settings have an id."""
@@ -64,13 +90,47 @@ class TnyConnection(NumberedConnection):
         """Whether a response or a pong of the server is pending."""
         return bool(self.session.in_flight or self._pings)
 
-    def send_request(self, number: int, body: bytes, timeout_s: float) -> asyncio.Future[Result]:
-        """Send a request; its response is matched by the message id."""
+    def send_request(
+        self, number: int, body: bytes, timeout_s: float, **options: Any
+    ) -> asyncio.Future[Result]:
+        """Send a request; its response is matched by the message id.
+
+        Options: `line` 0 to 7; `forward_header`, the one header of dialect seed, as bytes;
+        `headers`, those of dialect upstream, each a `wirelake.protocols.tny.message.Header` or
+        bytes.
+        """
+        if options:
+            self._check_headers(options)
         try:
-            message_id = self.begin_send().request(number, body, timeout_s=timeout_s)
+            message_id = self.begin_send().request(number, body, timeout_s=timeout_s, **options)
         except SessionError as error:
             raise self.refused(error) from error
         return self.wait_for(message_id)
+
+    def announce(self, target: Any, arguments: Any, options: dict[str, Any]) -> None:
+        """Send a push, which has no response; options as in `send_request`."""
+        self.check_options(options)
+        number, body = number_of(target), body_of(arguments)
+        self._check_headers(options)
+        try:
+            self.begin_send().push(number, body, **options)
+        except SessionError as error:
+            raise self.refused(error) from error
+
+    def _check_headers(self, options: dict[str, Any]) -> None:
+        """Encode the headers; BadCall for those of the other dialect, which has no place for
+        them."""
+        wrong = "headers" if self.session.dialect == "seed" else "forward_header"
+        if wrong in options:
+            raise BadCall(f"{wrong}: not in dialect {self.session.dialect}")
+        if "headers" in options:
+            try:
+                options["headers"] = tuple(
+                    each if isinstance(each, bytes) else encode_header(each)
+                    for each in options["headers"]
+                )
+            except EncodeError as error:
+                raise BadCall(f"headers: {error}") from error
 
     async def ping(self) -> float:
         """Send a ping; pongs come in order."""
@@ -91,6 +151,8 @@ class TnyConnection(NumberedConnection):
                 notification = pushed(message.body or b"")
                 if notification is not None:
                     self.owner.notified(notification)
+            case Pushed(message=message):
+                self.owner.pushed(Push(message.protocol, message.body or b"", message))
             case Ponged() if self._pings:
                 self.answer(self._pings.popleft(), None)
             case Requested(message=message):
@@ -109,3 +171,13 @@ class TnyConnection(NumberedConnection):
         if self.session.last_code == self.auth_code:
             return AuthFailed(self.auth_code, "the id or the token is wrong")
         return ConnectionLost("the connection ended before the reply arrived")
+
+
+def _transform(options: dict[str, Any]) -> TransformConfig:
+    """Return the security options, which both directions of a connection share."""
+    keys = options.get("security_keys", ())
+    given = {**options, "security_keys": (keys,) if isinstance(keys, str) else tuple(keys)}
+    try:
+        return TransformConfig(**given)
+    except EncodeError as error:
+        raise BadCall(f"tny: {error}") from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.hub.certificates import make_certificate
@@ -21,8 +22,11 @@ from tests.hub.relay.gateway_hubs import (
 )
 from tests.hub.running import running, until
 
+from wirelake.client import connect
 from wirelake.hub.config import ConfigError
+from wirelake.protocols.tny.layout import Attribute, TracingHeader
 from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.message import encode_header
 from wirelake.protocols.tny.session import ClientSession
 
 
@@ -40,22 +44,6 @@ def test_users_and_links_may_use_different_dialects(users: str, links: str) -> N
             await client.ping()
             assert body_of(await client.call(1002, {"a": 1, "b": 2})) == {"c": 3}
             assert (await client.call(1004)).code == 500
-
-    asyncio.run(go())
-
-
-def test_a_header_that_links_have_no_place_for_is_refused() -> None:
-    async def go() -> None:
-        options = ClientOptions(dialect="upstream")
-        async with (
-            backend("one") as one,
-            gateway(port_of(one), tny={"dialect": "upstream"}) as gate,
-            tny_client(gate.address("tny"), options) as client,
-        ):
-            assert (await client.call(2000, {})).code == 100
-            asked = client.ask(2000, {}, headers=(b"\x07\x00\x00\x00",))
-            assert (await asyncio.wait_for(asked, 20)).code == 200
-            assert (await client.call(2000, {})).code == 100
 
     asyncio.run(go())
 
@@ -181,5 +169,26 @@ def test_a_gateway_serves_nothing_itself() -> None:
             assert set(gate.hub.listeners) == {"tny"}
             async with tny_client(gate.address("tny")) as client:
                 assert (await client.call(1001, b"x")).code == 205
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize(("user", "link"), [("seed", "upstream"), ("upstream", "seed")])
+def test_headers_cross_between_dialects(user: str, link: str) -> None:
+    async def go() -> None:
+        header = encode_header(TracingHeader(attributes=(Attribute(key="k", value="v"),)))
+        given: dict[str, Any] = (
+            {"forward_header": header} if user == "seed" else {"headers": (header,)}
+        )
+        async with (
+            backend("one", relay={"auth": "none", "dialect": link}) as one,
+            gateway(port_of(one), dialect=link, tny={"dialect": user}) as gate,
+            connect("tny://{}:{}".format(*gate.address("tny")), dialect=user) as client,
+        ):
+            result = await client.call(1001, b"body", **given)
+            message = result.message
+            assert result.body == b"body"
+            carried = message.forward_header if user == "seed" else (message.headers or (None,))[0]
+            assert carried == header
 
     asyncio.run(go())

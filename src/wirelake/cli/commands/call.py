@@ -10,13 +10,13 @@ import click
 
 from ..connect import connected, connection_options, run_client, server_with_calls
 from ..main import COMMANDS
-from ..options import CONTEXT, name_value_pairs, read_input
+from ..options import CONTEXT, name_value_pairs, read_input, typed_value
 from ..output.text import body_text, json_line
 
 if TYPE_CHECKING:
     from wirelake.client import Client, Result
 
-__all__ = ["call", "ping", "typed_value"]
+__all__ = ["call", "ping"]
 
 _CALL_HELP = f"""{COMMANDS["call"]}
 
@@ -29,6 +29,7 @@ Examples:
   wirelake call tny://127.0.0.1:9610/1002 a=1 b=2 --id phone-1 --json
   wirelake call magline://127.0.0.1:9757/0x1002 a=1 b=2 --key hub-data/magline.pub
   wirelake call esnp://127.0.0.1:9600/test/echo --body picture.png
+  wirelake call 'esnp://127.0.0.1:9600/test/add?g=blue&to=500' a=1 b=2 --field 'flags=[128]'
 
 Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 """
@@ -38,6 +39,14 @@ Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 @click.argument("url")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--body", metavar="FILE", help="File to send as the body; - is standard input.")
+@click.option(
+    "--field",
+    "fields",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Field of the protocol beside the arguments, as JSON or text, such as line=3 or"
+    """ headers='{"k": "v"}'; repeat for more.""",
+)
 @click.option(
     "--stream",
     is_flag=True,
@@ -50,6 +59,7 @@ def call(
     url: str,
     arguments: tuple[str, ...],
     body: str | None,
+    fields: tuple[str, ...],
     stream: bool,
     trace: bool,
     as_json: bool,
@@ -63,14 +73,17 @@ def call(
         content = read_input(body)
         given = (values, content) if values else content
 
+    pairs = name_value_pairs("--field", fields)
+    options = {name: typed_value(text) for name, text in pairs.items()}
+
     async def work() -> None:
-        target = _target(url, stream=stream, trace=trace)
+        target = _target(url, options, stream=stream, trace=trace)
         async with connected(url, reconnect=False, **connection) as client:
             if stream:
-                async for part in client.stream(target, given):
+                async for part in client.stream(target, given, **options):
                     _show_result(part, as_json)
             else:
-                _show_result(await _call(client, target, given, trace), as_json)
+                _show_result(await _call(client, target, given, trace, options), as_json)
 
     run_client(work())
 
@@ -79,7 +92,7 @@ _EXAMPLES: Final = {"names": "test/add", "numbers": "1002"}
 """A target for each way to name a service."""
 
 
-def _target(url: str, *, stream: bool, trace: bool) -> str:
+def _target(url: str, options: dict[str, Any], *, stream: bool, trace: bool) -> str:
     """Return the target of a URL; it and the options are checked before anything is dialled."""
     from wirelake.client import BadCall, Unsupported
     from wirelake.client.connection import number_of
@@ -101,28 +114,17 @@ def _target(url: str, *, stream: bool, trace: bool) -> str:
         raise Unsupported(f"{where.protocol} has no --stream")
     if trace and not connection.has_traces:
         raise Unsupported(f"{where.protocol} has no --trace")
-    return where.target
+    connection.check_options(options)
+    return connection.url_target(where)
 
 
-async def _call(client: Client, target: str, given: Any, trace: bool) -> Result:
-    result = await client.call(target, given, trace=trace)
+async def _call(
+    client: Client, target: str, given: Any, trace: bool, options: dict[str, Any]
+) -> Result:
+    result = await client.call(target, given, trace=trace, **options)
     for report in result.traces:
         click.echo(f"via {report}", err=True)
     return result
-
-
-def typed_value(text: str) -> Any:
-    """Parse an argument: an integer, a JSON value, or else the text itself."""
-    import json
-
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _show_result(result: Result, as_json: bool) -> None:

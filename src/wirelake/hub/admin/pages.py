@@ -179,4 +179,5 @@ def _shown(connection: TrackedConnection) -> dict[str, Any]:
         "bytes_in": connection.in_bytes,
         "bytes_out": connection.out_bytes,
         "slow": bool(connection.paused_since),
+        "reported": connection.reported,
     }

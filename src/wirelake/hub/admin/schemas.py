@@ -118,6 +118,9 @@ class OpenConnection(msgspec.Struct, kw_only=True):
     """Bytes sent."""
     slow: bool
     """Whether the peer reads too slowly."""
+    reported: dict[str, Any]
+    """What the client has reported about itself: network, isp, phone and others; empty where the
+    protocol has no such message."""
 
 
 class Connz(msgspec.Struct, kw_only=True):

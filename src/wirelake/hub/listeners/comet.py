@@ -13,15 +13,27 @@ import operator
 import os
 import time
 from collections.abc import Sequence
+from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 from wirelake.protocols.comet.binding import BINDING, CometSettings
 from wirelake.protocols.comet.layout import (
     Error,
     GetMessageList,
     GetTopicList,
+    Isp,
     MessageAck,
     MessageList,
+    NetworkType,
     Ok,
     ReportEnviron,
     Subscribe,
@@ -31,7 +43,7 @@ from wirelake.protocols.comet.layout import (
 from wirelake.protocols.comet.layout import Notification as Message
 from wirelake.protocols.comet.limits import Dialect, ServerOptions
 from wirelake.protocols.comet.protocol import PROTOCOL
-from wirelake.protocols.comet.sealing import X25519ServerKey
+from wirelake.protocols.comet.sealing import RsaServerKey, ServerKey, X25519ServerKey
 from wirelake.protocols.comet.session import (
     AuthRequested,
     Beat,
@@ -40,8 +52,10 @@ from wirelake.protocols.comet.session import (
     ServerSession,
 )
 from wirelake.protocols.sansio import Event, SessionError
+from wirelake.wire.errors import EncodeError
 
 from ..auth import static_key
+from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
@@ -191,6 +205,18 @@ class CometConnection(Connection):
             self._sign_on(event.client_id, event.token)
         elif kind is KeyExchanged:
             self._regroup()
+
+    @property
+    def reported(self) -> dict[str, Any]:
+        """What the phone runs on: report_environ."""
+        if self.environ is None:
+            return {}
+        return {
+            "network": _name_of(NetworkType, self.environ.network_type),
+            "isp": _name_of(Isp, self.environ.isp),
+            "phone": self.environ.phone_type,
+            "extra": list(self.environ.extra),
+        }
 
     def key_log(self) -> dict[str, Any] | None:
         """Return the content key, once it was exchanged."""
@@ -363,8 +389,9 @@ class CometListener(Listener):
         self.form = CometForm(settings.dialect)
         self.online: dict[str, CometConnection] = {}
         """The connection of each client that is signed on."""
-        self._keys = settings.key == "x25519"
+        self._kind = settings.key
         self._static = static_key(settings.static_key) if settings.static_key else None
+        self._rsa = _rsa_key(settings) if settings.rsa_key else None
 
     def limits_changed(self) -> None:
         """Make the options of new sessions."""
@@ -376,12 +403,13 @@ class CometListener(Listener):
             push_after=settings.push_after,
             require_encryption=settings.require_encryption,
             on_duplicate=settings.on_duplicate,
+            legacy_hipush=settings.legacy_hipush,
         )
 
-    def fresh_key(self) -> X25519ServerKey | None:
-        """The key that a connection offers for sealing; a new one for each."""
-        if not self._keys:
-            return None
+    def fresh_key(self) -> ServerKey | None:
+        """The key that a connection offers for sealing; X25519: a new one for each."""
+        if self._kind != "x25519":
+            return self._rsa
         # A key pair per connection gives forward secrecy. The static key, if there is one, lets
         # clients that pin it recognise the server.
         return X25519ServerKey(os.urandom(32), static_private=self._static)
@@ -390,3 +418,21 @@ class CometListener(Listener):
         """Remove a closed connection."""
         if self.online.get(client_id) is connection:
             del self.online[client_id]
+
+
+def _name_of(names: type[IntEnum], number: int) -> str | int:
+    """Return the name of a number, or the number if the document has no name for it."""
+    return names(number).name.lower() if number in names.__members__.values() else number
+
+
+def _rsa_key(settings: CometSettings) -> RsaServerKey:
+    try:
+        key = load_pem_private_key(Path(settings.rsa_key).read_bytes(), None)
+        pkcs8 = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
+        return RsaServerKey(pkcs8, legacy_hipush=settings.legacy_hipush)
+    except OSError as error:
+        raise ConfigError(f"comet.rsa_key: {settings.rsa_key}: {error.strerror}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError(f"comet.rsa_key: {settings.rsa_key}: not a PEM private key") from error
+    except EncodeError as error:
+        raise ConfigError(f"comet.rsa_key: {settings.rsa_key}: {error.detail}") from error

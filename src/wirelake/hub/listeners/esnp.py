@@ -56,6 +56,7 @@ from ..net.listener import Listener
 from ..pubsub.notifications import Publication, Published
 from ..rpc.call_types import DeferredReply
 from ..rpc.services import Answerer, Call, Reply, Result, Service
+from .esnp_routes import Route
 
 if TYPE_CHECKING:
     from ..net.context import HubContext
@@ -181,7 +182,9 @@ class EsnpConnection(Connection):
             return None
         if service is True:
             return self._call_hub_fast_path(head, rows, values, number)
-        call = EsnpCall("esnp", self, payload_of(rows), rows) if service.wants_call else None
+        call = None
+        if service.wants_call:
+            call = EsnpCall("esnp", self, payload_of(rows), head.request_rows(number, rows))
         return self._body_of(head, service.now(call, values))
 
     def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
@@ -278,6 +281,12 @@ class EsnpConnection(Connection):
         if self.client is None or target == _AUTH:
             self._before_auth(request, target, rows)
             return
+        route = self.listener.route_of(target, request.message.rows)
+        if route is not None:
+            error = route.forward_call(self, request)
+            if error is not None:
+                self.answer(request, error)
+            return
         parts = _ReplyParts(self, request)
         call = EsnpCall(
             "esnp", self, payload_of(rows), rows, is_info=request.kind == "INFO", part=parts.send
@@ -290,6 +299,10 @@ class EsnpConnection(Connection):
             self.hub.counters.failed(self.protocol, "auth_required")
             return
         rows = event.message.rows
+        route = self.listener.route_of(target_of(rows), rows)
+        if route is not None:
+            route.forward_event(event.raw)
+            return
         call = EsnpCall("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
         self._run(target_of(rows), call, self.count_call)
 
@@ -344,6 +357,19 @@ class EsnpConnection(Connection):
         self.count_call(outcome)
         if not self._handling_event:  # otherwise the base class reacts after all events
             self.react()
+
+    def answer_routed(self, request: Request, raw: bytes, *, last: bool, failed: bool) -> None:
+        """Answer a request with a reply, or a part of one, of another server."""
+        if not self.open:
+            return
+        try:
+            self.session.answer_with(request, raw, last=last)
+        except SessionError as error:
+            self.answer(request, _encoding_error("route", error))
+            return
+        if last:
+            self.count_call(HubError("failed") if failed else None)
+        self.react()
 
     def answer_part(
         self, request: Request, result: Result, seq: tuple[int, int] | None = None
@@ -414,6 +440,7 @@ class EsnpListener(Listener):
         self.calls = hub.calls
         self.requires_token = settings.auth == "token"
         self._trace_name = hub.config.record.source
+        self._routes = [Route(self, each) for each in settings.routes]
         self.limits_changed()
 
     def limits_changed(self) -> None:
@@ -423,10 +450,30 @@ class EsnpListener(Listener):
             revision=settings.revision,
             dialect=settings.dialect,
             strict=settings.strict,
+            require_major=None if settings.require_major < 0 else settings.require_major,
+            legacy_rows=settings.legacy_rows,
             idle_limit_s=settings.idle_s or None,
             max_requests=self.hub.limits.calls,
             trace_name=self._trace_name,
         )
+
+    async def start(self) -> None:
+        """Dial the servers of routes, and listen."""
+        for route in self._routes:
+            route.start()
+        await super().start()
+
+    async def stop(self) -> None:
+        """Stop listening and dialling; connections stay."""
+        await super().stop()
+        for route in self._routes:
+            await route.stop()
+
+    def route_of(self, target: tuple[str, str], rows: tuple[Row, ...]) -> Route | None:
+        """Return the route of a call; None for services of this hub, and without a route."""
+        if not self._routes or target[0] == HUB_SERVICE or self.hub.services.named(*target):
+            return None
+        return next((each for each in self._routes if each.matches(rows)), None)
 
 
 # -- rows and the values of services -------------------------------------------------------------

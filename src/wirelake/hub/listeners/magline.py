@@ -270,6 +270,7 @@ class MaglineListener(Listener):
         """Make the options of new sessions."""
         limits = self.hub.limits
         self.options = ServerOptions(
+            control_auth=self.settings.control_auth,
             max_requests=limits.calls,
             order_cmds=() if self.allows_anonymous else (_AUTH,),
             order_deadline_s=limits.auth_s,

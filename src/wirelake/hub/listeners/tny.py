@@ -93,6 +93,29 @@ class PushBodies:
         return body
 
 
+class TnyCall(Call, frozen=True, gc=False, eq=False):
+    """A call of a tny client."""
+
+    line: int = 0
+    """The line of the request; the response has the same."""
+    forward_header: bytes | None = None
+    """Its header in dialect seed: bytes of the application; None without one."""
+    headers: tuple[bytes, ...] = ()
+    """Its headers in dialect upstream (`wirelake.protocols.tny.message.decode_header`)."""
+
+
+def _call_of(connection: TnyEndpoint, message: Message, *, is_event: bool = False) -> TnyCall:
+    return TnyCall(
+        "tny",
+        connection,
+        message.body or b"",
+        is_event=is_event,
+        line=message.line,
+        forward_header=message.forward_header,
+        headers=message.headers or (),
+    )
+
+
 class TnyEndpoint(Connection):
     """A tny client, on a connection of its own or in a tunnel."""
 
@@ -123,13 +146,13 @@ class TnyEndpoint(Connection):
         # Plain functions are not counted as running: they end before the next request is read.
         body = request.body or b""
         if service.immediate:
-            call = Call("tny", self, body) if service.wants_call else None
+            call = _call_of(self, request) if service.wants_call else None
             self._respond(request, service.now(call, body))
         elif self._running >= self.hub.limits.calls:
             self._respond(request, HubError("too_busy", "too many concurrent calls"))
         else:
             self._running += 1
-            service.run(Call("tny", self, body), body, partial(self._respond_later, request))
+            service.run(_call_of(self, request), body, partial(self._respond_later, request))
 
     def _fast_path_answer(self, outcome: Result | HubError) -> bytes | Answer:
         """Return the answer of the fast path: a body, or a code with a body."""
@@ -164,7 +187,7 @@ class TnyEndpoint(Connection):
             return
         body = push.body or b""
         self._running += 1
-        service.run(Call("tny", self, body, is_event=True), body, self._event_done)
+        service.run(_call_of(self, push, is_event=True), body, self._event_done)
 
     def key_log(self) -> dict[str, Any] | None:
         """Return the security keys of the listener; messages in tunnels are not transformed."""
@@ -230,6 +253,7 @@ def server_options(settings: TnySettings) -> ServerOptions:
         )
         return ServerOptions(
             dialect=settings.dialect,
+            strict=settings.strict,
             reading=transform,
             writing=transform,
             idle_limit_s=settings.idle_s or None,
@@ -309,7 +333,8 @@ class TnyConnection(TnyEndpoint):
             return None
         if type(service) is str:
             return self._call_hub_fast_path(kind, service, body, number)
-        call = Call("tny", self, body) if service.wants_call else None
+        # Requests with headers never come here (`learn_template`).
+        call = TnyCall("tny", self, body, line=kind.line) if service.wants_call else None
         return self._fast_path_answer(service.now(call, body))
 
     def _fast_path_target(self, protocol: int) -> Service | str | Literal[False]:

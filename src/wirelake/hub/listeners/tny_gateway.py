@@ -42,9 +42,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import TnySettings
-from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
+from wirelake.protocols.tny.layout import Dialect, LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import GatewayOptions
-from wirelake.protocols.tny.message import ResultCode, answered_id, closes
+from wirelake.protocols.tny.message import ResultCode, answered_id, closes, in_dialect
 from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels, ReconnectSchedule
 from wirelake.protocols.tny.relay_link import (
     LinkPonged,
@@ -59,6 +59,7 @@ from wirelake.protocols.tny.session import Forwarded, UserSession
 
 from ..config import Backend, ConfigError
 from ..net.connection import Connection
+from ..net.dialer import Dialer
 from ..net.listener import Listener
 from ..net.outbox import PendingFlush
 from ..pubsub.notifications import Notification
@@ -70,7 +71,6 @@ if TYPE_CHECKING:
     from ..net.context import HubContext
 
 __all__ = [
-    "DIAL_S",
     "FIRST_DIAL_S",
     "MAX_QUEUED_MESSAGES",
     "BackendLinks",
@@ -211,6 +211,7 @@ class User(Connection):
             if self.session.dialect == self.listener.link_dialect:
                 self.session.relay(message, raw, self.hub.loop.time())
             else:
+                message = in_dialect(message, self.session.dialect)
                 self.session.send(message, now=self.hub.loop.time())
         except SessionError as error:
             self.hub.counters.failed("tny", error.code)
@@ -297,10 +298,6 @@ class User(Connection):
     def may_receive(self) -> bool:
         """Always false."""
         return False
-
-
-DIAL_S: Final = 5.0
-"""How long dialling may take (`docs/decisions/tny.md`: the original has 5 s to connect)."""
 
 
 class LinkConnection(Connection):
@@ -448,7 +445,7 @@ class BackendLinks:
         only between links of the same backend: another one does not know them."""
         self.first_attempt = asyncio.Event()
         """Set when the first attempt to dial has succeeded or failed."""
-        self._tasks: list[asyncio.Task[None]] = []
+        self._dialers: list[Dialer[LinkConnection]] = []
 
     @property
     def is_up(self) -> bool:
@@ -457,45 +454,33 @@ class BackendLinks:
 
     def start(self, links: int) -> None:
         """Start dialling."""
-        self._tasks = [asyncio.ensure_future(self._keep_open()) for _ in range(links)]
+        self._dialers = [self._dialer() for _ in range(links)]
+        for dialer in self._dialers:
+            dialer.start()
 
     async def stop(self) -> None:
         """Stop dialling; links stay open."""
-        tasks, self._tasks = self._tasks, []
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        dialers, self._dialers = self._dialers, []
+        await asyncio.gather(*(dialer.stop() for dialer in dialers))
 
-    async def _keep_open(self) -> None:
-        # One task per link. The delays are the original's: 1, 2, 2, 3 … 15 s, from the start again
-        # after a success (`docs/decisions/tny.md`, Links).
-        schedule = ReconnectSchedule()
-        while True:
-            link = await self._dial()
-            if link is not None:
-                schedule.succeeded()
-                await link.ended
-            # Another link to the same backend may be open: then it is not down, and its tunnels
-            # were switched.
-            if (link is None or not link.opened) and not self.is_up:
-                self.first_attempt.set()
-                self.listener.backend_down(self)
-            await asyncio.sleep(schedule.next_delay_s())
+    def _dialer(self) -> Dialer[LinkConnection]:
+        # The delays are the original's: 1, 2, 2, 3 … 15 s, from the start again after a success
+        # (`docs/decisions/tny.md`, Links).
+        return Dialer(
+            lambda: LinkConnection(self.listener, self),
+            self.settings.host,
+            self.settings.port,
+            delays=ReconnectSchedule(),
+            tls=self.listener.backend_tls if self.settings.tls else None,
+            on_end=self._link_ended,
+        )
 
-    async def _dial(self) -> LinkConnection | None:
-        settings, loop = self.settings, self.listener.hub.loop
-        tls = self.listener.backend_tls if settings.tls else None
-        try:
-            async with asyncio.timeout(DIAL_S):
-                _, link = await loop.create_connection(
-                    lambda: LinkConnection(self.listener, self),
-                    settings.host,
-                    settings.port,
-                    ssl=tls,
-                )
-        except (OSError, TimeoutError):
-            return None
-        return link
+    def _link_ended(self, link: LinkConnection | None) -> None:
+        # Another link to the same backend may be open: then it is not down, and its tunnels were
+        # switched.
+        if (link is None or not link.opened) and not self.is_up:
+            self.first_attempt.set()
+            self.listener.backend_down(self)
 
 
 FIRST_DIAL_S: Final = 2.0
@@ -513,7 +498,7 @@ class GatewayListener(Listener):
         gateway = hub.config.gateway
         self.options = server_options(settings)
         self.link_options = GatewayOptions(dialect=gateway.dialect)
-        self.link_dialect = "upstream" if gateway.dialect == "upstream" else "seed"
+        self.link_dialect: Dialect = "upstream" if gateway.dialect == "upstream" else "seed"
         """The dialect of messages on links."""
         self.tunnels = GatewayTunnels(gateway.instance)
         self.users: dict[int, User] = {}
@@ -594,7 +579,8 @@ class GatewayListener(Listener):
         if user.backend is None and not self.open_tunnel(user):
             return ResultCode.NO_LINK
         assert user.backend is not None
-        payload = raw if user.session.dialect == self.link_dialect else message
+        same = user.session.dialect == self.link_dialect
+        payload = raw if same else in_dialect(message, self.link_dialect)
         now = self.hub.loop.time()
         return self.tunnels.relay(user.backend.name, user.tunnel_id, payload, now)
 

@@ -192,6 +192,11 @@ class Connection(asyncio.Protocol):
         """
         return {}
 
+    @property
+    def reported(self) -> dict[str, Any]:
+        """What the client has reported about itself, where the protocol has a message for it."""
+        return {}
+
     # -- called by asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, deque
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -53,6 +53,10 @@ class TrackedConnection(Receiver, ObservedConnection, Protocol):
     opened_ns: int
     in_bytes: int
     out_bytes: int
+
+    @property
+    def reported(self) -> dict[str, Any]:
+        """What the client has reported about itself."""
 
     def check_deadlines(self, now: float) -> None:
         """Act on deadlines that have passed."""

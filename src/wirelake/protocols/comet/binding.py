@@ -22,10 +22,16 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     port: int = PROTOCOL.port or 0
     dialect: Dialect = "seed"
     """The layout of notifications."""
-    key: Literal["x25519", "none"] = "x25519"
-    """The key offered to clients, so that contents are sealed."""
+    key: Literal["x25519", "rsa", "none"] = "x25519"
+    """The key offered to clients, so that contents are sealed. `rsa` is for clients without X25519
+    and has no forward secrecy."""
     static_key: str = ""
     """A file with a static X25519 key, 64 hex digits, that clients may pin."""
+    rsa_key: str = ""
+    """A file with the RSA private key of `key = "rsa"`: PKCS#8, PEM, 2048 bits or more."""
+    legacy_hipush: bool = False
+    """Offer the original's RSA-512 and DES, which protect nothing: for its own clients alone, with
+    dialect hipush and an `rsa_key` of 512 bits."""
     require_encryption: bool = False
     """Refuse lists, and push nothing, before a key exchange."""
     push_after: PushAfter = "auth"
@@ -34,17 +40,23 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """What happens when a client signs on a second time."""
 
     def check(self, table: str) -> None:
-        """Also require a key for `require_encryption`."""
+        """Also require what the suites need."""
         ListenerSettings.check(self, table)
+        if (self.key == "rsa") != bool(self.rsa_key):
+            raise ValueError(f'{table}.rsa_key: expected a file with {table}.key = "rsa", only')
+        if self.legacy_hipush and not (self.dialect == "hipush" and self.key == "rsa"):
+            raise ValueError(
+                f'{table}.legacy_hipush: requires dialect = "hipush" and key = "rsa" in [{table}]'
+            )
         if self.require_encryption and self.key == "none":
-            raise ValueError(f'{table}.require_encryption: needs {table}.key = "x25519"')
+            raise ValueError(f"{table}.require_encryption: requires {table}.key other than none")
 
 
 BINDING: Final = Binding(
     settings=CometSettings,
     listener="wirelake.hub.listeners.comet:CometListener",
     client="wirelake.client.comet:CometConnection",
-    client_options=frozenset({"dialect", "pinned", "allow_plaintext"}),
+    client_options=frozenset({"dialect", "pinned", "allow_plaintext", "legacy_hipush"}),
     addressing="none",
     errors={
         "auth_required": int(ErrorCode.AUTH_REQUIRED),

@@ -258,6 +258,18 @@ class Endpoint(Session):
         else:
             self._open[call] = expected + 1
 
+    def answer_with(self, call: Call, raw: bytes, *, last: bool) -> None:
+        """Answer a call with the bytes of a reply that another server made."""
+        if call not in self._open:
+            raise SessionError("bad_state", "this call is not waiting for a reply")
+        self._write(self._whole(raw))
+        if last:
+            self._finish(call)
+
+    def encoded(self, message: Message) -> bytes:
+        """Return the bytes of a message, head rows first; SessionError if it cannot be sent."""
+        return self._encoded(message)
+
     def _finish(self, call: Call) -> None:
         del self._open[call]
         self._open_bytes -= sum(map(len, call.raw))

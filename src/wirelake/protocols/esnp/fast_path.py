@@ -240,6 +240,14 @@ class HeadTemplate(msgspec.Struct, gc=False, eq=False):
     learned: int = 0
     """How often `fast_body` was set: learning does not pay if every body is different."""
 
+    def request_rows(self, number: bytes, body: tuple[Row, ...]) -> tuple[Row, ...]:
+        """Return all rows of a request with this head."""
+        head = [
+            MessageId(value=int.from_bytes(number, "big")) if type(row) is MessageId else row
+            for row in self.rows
+        ]
+        return (*head, *body)
+
     def is_of(self, message: Message, data: bytes) -> bool:
         """Return whether this is the whole head of a message whose bytes are `data`."""
         if not (data.startswith(self.before) and data.startswith(self.after, self.after_at)):

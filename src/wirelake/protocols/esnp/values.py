@@ -18,7 +18,7 @@ from wirelake.wire import runtime as rt
 from wirelake.wire.errors import DecodeError, EncodeError
 
 from . import codec_seed
-from .layout import Data, Row, Var, VarType
+from .layout import Data, Header, Row, SessionInfo, Var, VarType
 
 __all__ = [
     "ALIASES",
@@ -249,12 +249,15 @@ def data_rows(values: Mapping[str, object]) -> tuple[Data, ...]:
     return tuple([Data(name=name, value=var_of(value)) for name, value in values.items()])
 
 
-def values_of(rows: Iterable[Row]) -> dict[str, Any]:
-    """Return the values of DATA rows by name; of several with one name, the first."""
+def values_of(
+    rows: Iterable[Row], kind: type[Data | Header | SessionInfo] = Data
+) -> dict[str, Any]:
+    """Return the values of DATA rows by name, or of HEADER or SESSION_INFO rows; of several with
+    one name, the first."""
     # The first of several rows with one name, as the original's getters return it (section 2).
     found: dict[str, Any] = {}
     for row in rows:
-        if type(row) is Data and row.name not in found:
+        if type(row) is kind and row.name not in found:
             var = row.value
             found[row.name] = value_of(var) if var.type in _NESTED else var.value
     return found

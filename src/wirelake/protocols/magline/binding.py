@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from ..binding import Auth, Binding, ListenerSettings
 from .layout import ErrorNumber
@@ -24,13 +24,15 @@ class MaglineSettings(ListenerSettings, frozen=True, kw_only=True):
     directory, created when missing. Its public half is in `magline.pub`."""
     psk: tuple[str, ...] = ()
     """Files with shared keys, 64 hex digits each."""
+    control_auth: Literal["prefer", "require"] = "prefer"
+    """`require` refuses the document's PIN, PON and FIN without a tag; for clients that send it."""
 
 
 BINDING: Final = Binding(
     settings=MaglineSettings,
     listener="wirelake.hub.listeners.magline:MaglineListener",
     client="wirelake.client.magline:MaglineConnection",
-    client_options=frozenset({"pinned", "psk", "anonymous"}),
+    client_options=frozenset({"pinned", "psk", "anonymous", "control_auth"}),
     addressing="numbers",
     errors={
         "auth_required": int(ErrorNumber.AUTH),

@@ -24,6 +24,8 @@ class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     """`token`: a connection must call protocol 10 first. `none`: no sign-on; loopback only."""
     dialect: SessionDialect = "seed"
     """The form of ticks, headers, check codes and waste; `auto` follows the client's ticks."""
+    strict: bool = True
+    """False accepts what the original accepts: bytes after a message, packets of type 3."""
     idle_s: IdleSeconds = 180.0
     """Close after this time without a packet; 0: never."""
     security_keys: tuple[str, ...] = ()
@@ -87,7 +89,9 @@ BINDING: Final = Binding(
     settings=TnySettings,
     listener="wirelake.hub.listeners.tny_gateway:make_listener",
     client="wirelake.client.tny:TnyConnection",
-    client_options=frozenset({"dialect"}),
+    client_options=frozenset(
+        {"dialect", "strict", "access_id", "security_keys", "verify", "encrypt", "waste"}
+    ),
     addressing="numbers",
     max_number=(1 << 31) - 1,
     errors=ERRORS,

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, cast
 from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
 from ..sansio import CLOSED, Event, Role, Session, SessionError, Side
-from .layout import Message, Mode, Packet, Ping, Pong
+from .layout import Dialect, Message, Mode, Packet, Ping, Pong
 from .limits import SessionOptions
 from .message import Calls, Header, ResultCode, answered_id, closes, decode_header, response_to
 from .packets import PING, PONG, SKIPPED, TICK_TAIL, DialectState, PacketReader, PacketWriter
@@ -155,7 +155,7 @@ class Endpoint(Session):
         self._quiet_from_now("ping", options.ping_interval_s)
 
     @property
-    def dialect(self) -> str:
+    def dialect(self) -> Dialect:
         """The current dialect; in `auto` the peer's, once it is known."""
         return self._dialect.current
 

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, cast
 
+import msgspec
+
 from wirelake.wire.errors import DecodeError, EncodeError
 from wirelake.wire.types import Layout
 
@@ -46,6 +48,7 @@ __all__ = [
     "decode_message",
     "encode_header",
     "encode_message",
+    "in_dialect",
     "response_to",
     "type_of",
 ]
@@ -197,6 +200,7 @@ def encode_message(message: Message, dialect: Dialect = "seed") -> bytes:
 # -- requests in flight ----------------------------------------------------------------------------
 
 
+_FORWARD: Final = int(HeaderType.RPC_FORWARD).to_bytes(4, "little")
 _ORIGINAL_ID: Final = int(HeaderType.RPC_ORIGINAL_MESSAGE_ID).to_bytes(4, "little")
 
 
@@ -241,6 +245,24 @@ def response_to(
         forward_header=None if upstream else request.forward_header,
         headers=headers if headers is not None or not upstream else request.headers,
     )
+
+
+def in_dialect(message: Message, dialect: Dialect) -> Message:
+    """Return a message with its headers in the form of a dialect, for a node between two.
+
+    Seed has one header, upstream a list (section 8.2): one header is the same bytes in both. Of
+    several, seed carries the forward header, or else the first.
+    """
+    if dialect == "upstream":
+        if message.forward_header is None:
+            return message
+        headers = (message.forward_header,)
+        return msgspec.structs.replace(message, forward_header=None, headers=headers)
+    if message.headers is None:
+        return message
+    forward = (each for each in message.headers if each.startswith(_FORWARD))
+    header = next(forward, next(iter(message.headers), None))
+    return msgspec.structs.replace(message, forward_header=header, headers=None)
 
 
 class _Call(NamedTuple):

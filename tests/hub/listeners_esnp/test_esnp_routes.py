@@ -1,0 +1,188 @@
+"""Calls of ESNP clients that another server answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.hub.running import Running, running, until
+
+from wirelake.client import CallFailed, Client, connect
+from wirelake.hub.config import ConfigError, make_config
+from wirelake.hub.listeners.esnp import EsnpListener
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Call, Services
+from wirelake.protocols.esnp.layout import SessionInfo
+from wirelake.protocols.esnp.values import values_of
+
+
+def far_services() -> tuple[Services, list[Call]]:
+    services, seen = Services(), []
+
+    @services.service("far", "look")
+    def look(call: Call) -> dict[str, int]:
+        seen.append(call)
+        return {"seen": len(seen)}
+
+    @services.service("far", "count")
+    async def count(to: int) -> AsyncIterator[dict[str, int]]:
+        for n in range(to):
+            yield {"n": n}
+
+    @services.service("far", "sleep")
+    async def sleep(ms: int) -> dict[str, int]:
+        await asyncio.sleep(ms / 1000)
+        return {"slept": ms}
+
+    return services, seen
+
+
+@asynccontextmanager
+async def two_hubs(
+    services: Services, far: dict[str, Any] | None = None, **route: Any
+) -> AsyncIterator[tuple[Running, Running]]:
+    """A hub with a route, and the one it leads to."""
+    async with running(
+        clients=["gate"], listeners=["esnp"], services=services, esnp=far or {"auth": "none"}
+    ) as back:
+        server = "{}:{}".format(*back.address("esnp"))
+        routes = [{"server": server, "service": "far*", **route}]
+        async with running(
+            listeners=["esnp"],
+            services=demo_services(),
+            esnp={"auth": "none", "routes": routes},
+        ) as front:
+            await until(lambda: routed(front), "the route is up")
+            yield front, back
+
+
+def routed(front: Running) -> bool:
+    listener = front.hub.listeners["esnp"]
+    assert isinstance(listener, EsnpListener)
+    return all(route.connection is not None for route in listener._routes)
+
+
+def client_of(it: Running) -> Client:
+    return connect("esnp://{}:{}".format(*it.address("esnp")))
+
+
+def test_calls_streams_infos_and_errors_cross_a_route() -> None:
+    async def story() -> None:
+        services, seen = far_services()
+        async with two_hubs(services) as (front, _), client_of(front) as c:
+            assert (await c.call("far/look", b"body", session_info={"mine": 1})).data == {"seen": 1}
+            assert (await c.info("far/look")).data == {"seen": 2}
+            assert [p.data["n"] async for p in c.stream("far/count", {"to": 5})] == [0, 1, 2, 3, 4]
+            with pytest.raises(CallFailed, match="far/nothing"):
+                await c.call("far/nothing")
+            with pytest.raises(CallFailed, match="other/thing"):
+                await c.call("other/thing")
+            assert (await c.call("test/add", {"a": 1, "b": 2})).data == {"c": 3}
+            traced = await c.call("far/look", trace=True)
+            assert len(traced.traces) == 2
+            await c.announce("far/look", b"event")
+            await until(lambda: len(seen) == 4)
+        assert seen[0].body == b"body"
+        # The caller's own SESSION_INFO is carried; the row of the route is for the route alone.
+        info = values_of(seen[0].rows, SessionInfo)
+        assert info.pop("mine") == 1
+        assert len(info) == 1
+
+    asyncio.run(story())
+
+
+def test_a_reply_has_the_callers_session_info_and_not_the_routes() -> None:
+    async def story() -> None:
+        services, _ = far_services()
+        async with two_hubs(services) as (front, _), client_of(front) as c:
+            result = await c.call("far/look", session_info={"mine": 7})
+            assert values_of(result.message.rows, SessionInfo) == {"mine": 7}
+
+    asyncio.run(story())
+
+
+def test_many_callers_get_their_own_replies() -> None:
+    async def story() -> None:
+        services, _ = far_services()
+        async with two_hubs(services) as (front, _):
+            clients = [client_of(front) for _ in range(4)]
+            for client in clients:
+                await client.open()
+            waits = [
+                client.call("far/sleep", {"ms": 10 * n + m})
+                for m, client in enumerate(clients)
+                for n in range(4)
+            ]
+            found = [result.data["slept"] for result in await asyncio.gather(*waits)]
+            for client in clients:
+                await client.close()
+        assert found == [10 * n + m for m in range(4) for n in range(4)]
+
+    asyncio.run(story())
+
+
+def test_a_lost_server_fails_calls_at_once_and_is_dialled_again() -> None:
+    async def story() -> None:
+        services, _ = far_services()
+        async with two_hubs(services) as (front, back), client_of(front) as c:
+            pending = asyncio.ensure_future(c.call("far/sleep", {"ms": 60_000}, timeout_s=60))
+            await until(lambda: back.hub.services.running == 1)
+            for connection in tuple(back.hub.connections.values()):
+                connection.drop("cut by the test")
+            with pytest.raises(CallFailed, match="lost"):
+                await pending
+            with pytest.raises(CallFailed, match="not reachable"):
+                await c.call("far/look")
+            await until(lambda: routed(front), "the route is up again")
+            assert (await c.call("far/look")).data == {"seen": 1}
+
+    asyncio.run(story())
+
+
+def test_a_server_that_does_not_answer_is_a_timeout() -> None:
+    async def story() -> None:
+        services, _ = far_services()
+        async with two_hubs(services, timeout_s=0.05) as (front, _), client_of(front) as c:
+            with pytest.raises(CallFailed, match="no reply in time"):
+                await c.call("far/sleep", {"ms": 60_000}, timeout_s=30)
+            assert (await c.call("far/look")).data == {"seen": 1}
+
+    asyncio.run(story())
+
+
+def test_a_route_signs_on(tmp_path: Path) -> None:
+    async def story() -> None:
+        services, seen = far_services()
+        async with running(clients=["gate"], listeners=["esnp"], services=services) as back:
+            token = tmp_path / "gate.token"
+            token.write_text(back.tokens["gate"])
+            server = "{}:{}".format(*back.address("esnp"))
+            route = {"server": server, "id": "gate", "token_file": str(token)}
+            async with running(
+                listeners=["esnp"], esnp={"auth": "none", "routes": [route]}
+            ) as front:
+                await until(lambda: routed(front), "the route is up")
+                async with client_of(front) as c:
+                    assert (await c.call("far/look")).data == {"seen": 1}
+                    assert seen[0].client.id == "gate"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("route", "problem"),
+    [
+        ({"server": "nowhere"}, "host:port"),
+        ({"server": "h:70000"}, "host:port"),
+        ({"server": "h:1", "id": "x"}, "token_file"),
+        ({"server": "h:1", "timeout_s": 0}, "timeout_s"),
+        ({"server": "h:1", "speed": 1}, "speed"),
+    ],
+)
+def test_routes_are_checked(route: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        make_config({"esnp": {"routes": [route]}})
