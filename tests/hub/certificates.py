@@ -58,4 +58,5 @@ def make_certificate(folder: Path, name: str = "localhost") -> Certificate:
             serialization.NoEncryption(),
         )
     )
+    files.key.chmod(0o600)
     return files

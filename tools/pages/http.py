@@ -33,16 +33,20 @@ A hub serves its OpenAPI 3.1 description at `GET /v1/openapi.json`; the same is 
 [openapi.json](openapi.json).
 
 The administrator's token gives access to everything; it is in the file `admin.token` of the data
-directory.
+directory. `wirelake user add` creates tokens with a
+[role](../guides/hub-security.md#users-and-roles), which may be used instead.
 
 ```console
 $ curl -H "Authorization: Bearer $(cat hub-data/admin.token)" http://127.0.0.1:9680/connz?limit=2
 ```
 
-Endpoints marked *everybody* need no token when the hub listens on a loopback address; on any other
-address they do. Unknown query parameters and unknown keys of a body are refused. An error is JSON
-with the keys `error` and `message`; the [codes](hub-errors.md) are stable. Any endpoint may answer
-401 (`auth_required`), 500 (`internal`), and a plain 503 while 256 requests are being served.
+Endpoints of the role `metrics` need no token when the hub listens on a loopback address; on any
+other address they do. Unknown query parameters and unknown keys of a body are refused. An error is
+JSON with the keys `error` and `message`; the [codes](hub-errors.md) are stable. Any endpoint may
+answer 401 (`auth_required`), 403 (`forbidden`: the role of the token, or the Host header), 429
+(`too_busy`: too many wrong tokens from this address), 500 (`internal`), and a plain 503 while 256
+requests are being served. Ids in paths are percent-encoded: the inbox of `a/b` is
+`/v1/inbox/a%2Fb`.
 Responses may get further keys in later versions. See also [the tables](tables.md) for the columns
 of live tables, [Filters](../guides/filters.md) for `filter`, and [Metrics](metrics.md) for the
 series of `/metrics`.
@@ -61,7 +65,7 @@ bounded; a series with labels appears with its first value.
 |---|---|---|---|
 """
 _SUFFIX: Final = {"counter": "_total"}
-_ANYWHERE: Final = ("401", "500")
+_ANYWHERE: Final = ("401", "403", "500")
 """Errors of every endpoint; the introduction lists them."""
 _JSON: Final = "application/json"
 
@@ -125,8 +129,8 @@ def _http(found: dict[str, Any]) -> str:
 
 def _operation(title: str, operation: dict[str, Any]) -> Iterator[str]:
     yield f"## {title}\n\n{operation['summary']} {operation.get('description', '')}".rstrip() + "\n"
-    who = "everybody, on loopback" if {} in operation["security"] else "the administrator"
-    yield f"- Access: {who}"
+    on_loopback = "; no token on loopback" if {} in operation["security"] else ""
+    yield f"- Role: `{operation['x-role']}`{on_loopback}"
     if "requestBody" in operation:
         yield f"- Body: {_link(operation['requestBody']['content'][_JSON]['schema'])}"
     for status, response in operation["responses"].items():

@@ -27,6 +27,7 @@ COMMANDS = {
     "top": "Show live statistics of a hub: connections, rates, calls, topics, errors.",
     "tail": "Print decoded messages of a running hub.",
     "client": "Manage the clients of a hub: add, list, remove, rotate tokens.",
+    "user": "Manage the users of a hub's HTTP interface: roles and tokens.",
     "call": "Call a service over any protocol that has calls.",
     "publish": "Publish to a topic or a client, over HTTP or a protocol.",
     "subscribe": "Print notifications as they arrive, over any protocol.",

@@ -15,6 +15,7 @@ that there are no cycles):
     store/       what survives a crash: clients, subscriptions, the log, inboxes
     config       hub.toml and its limits
     errors       the error codes
+    roles        what users of the HTTP interface may do
 
 A connection is driven by a sans-IO session (`wirelake.protocols`): the hub feeds it bytes and the
 time and acts on its events. To follow a publish, read `listeners/esnp`, `rpc/hub_calls`,

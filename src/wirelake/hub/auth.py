@@ -11,7 +11,6 @@ protocols with static or pre-shared keys (magline, comet) read them here.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 import os
 import re
@@ -29,7 +28,7 @@ from .observe.counters import Counters
 from .pubsub.subscriptions import Client, Receiver
 from .pubsub.topics import Topics
 from .store import ClientRow, Store
-from .store.accounts import token_hash
+from .store.accounts import expiry_of, token_hash
 
 __all__ = [
     "FORGET_S",
@@ -40,6 +39,7 @@ __all__ = [
     "public_key_of",
     "read_key",
     "static_key",
+    "warn_if_readable",
 ]
 
 SHORTEST_S: Final = 0.25
@@ -50,12 +50,12 @@ FORGET_S: Final = 60.0
 """How long after the last failure an address is delayed."""
 _ADDRESSES: Final = 10_000
 """Addresses remembered; beyond that the one with the oldest failure is forgotten."""
-_NO_CLIENT: Final = bytes(32)
-"""Compared with the hash of a token when the client does not exist."""
+_NO_CLIENT: Final = ClientRow(0, "", bytes(32), 0, 1, bytes(32), 1)
+"""Compared with the hash of a token when the client does not exist: no token is valid."""
+_NEVER: Final = 1 << 63
 KEY_BYTES: Final = 32
 """Size of every key."""
 _HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
-_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _log = logging.getLogger(__name__)
 
 
@@ -83,6 +83,10 @@ class Authority:
         self._clock = clock
         self._signed_on = signed_on
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
+        self.id = 0
+        """Its key in the `DeadlineScan`; no connection has this id."""
+        self._next_expiry_ms = _NEVER
+        """When the first token of an open connection expires."""
 
     def verify(self, client_id: str, token: str) -> ClientRow | None:
         """Return the client if this is its token; None otherwise."""
@@ -93,8 +97,8 @@ class Authority:
         row = self._store.client(client_id)
         # Always a comparison, in constant time: the duration of a refusal must not tell whether the
         # client exists, or how much of the hash is right.
-        valid = hmac.compare_digest(token_hash(token), _NO_CLIENT if row is None else row.token)
-        return row if valid else None
+        expiry = expiry_of(row or _NO_CLIENT, token_hash(token), self._topics.now_ms())
+        return None if expiry is None else row
 
     def delay(self, address: str) -> float:
         """Return how long the next attempt from this address is delayed, in seconds."""
@@ -123,7 +127,7 @@ class Authority:
         row = self.verify(client_id, token)
         if row is None:
             self._counters.auth_failures[connection.protocol] += 1
-            self._failed(connection.peer[0])
+            self.failed(connection.peer[0])
             return None
         return self._accept(connection, row, token_hash(token))
 
@@ -133,7 +137,7 @@ class Authority:
         Return False when the client was removed or the token is not valid any more.
         """
         row = self._store.client(client_id)
-        if row is None or not self._is_valid(row, credential):
+        if row is None or expiry_of(row, credential, self._topics.now_ms()) is None:
             return False
         self._accept(connection, row, credential)
         return True
@@ -141,11 +145,33 @@ class Authority:
     def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
         client = self._topics.client_of(row)
         connection.credential = credential
+        self._still_valid(connection, row)
         self._signed_on(connection, client)
         return client
 
-    def _is_valid(self, row: ClientRow, credential: bytes) -> bool:
-        return hmac.compare_digest(credential, row.token)
+    def _still_valid(self, connection: Receiver, row: ClientRow | None) -> bool:
+        """Note when the token of a connection expires; return False when it is not valid now."""
+        now_ms = self._topics.now_ms()
+        expiry = None if row is None else expiry_of(row, connection.credential, now_ms)
+        if expiry is None:
+            return False
+        connection.credential_expires_ms = expiry
+        self._next_expiry_ms = min(self._next_expiry_ms, expiry or _NEVER)
+        return True
+
+    def check_deadlines(self, _: float) -> None:
+        """Close the connections whose tokens have expired."""
+        # By the wall clock, and only when a token expires: other scans cost one comparison.
+        now_ms = self._topics.now_ms()
+        if now_ms < self._next_expiry_ms:
+            return
+        self._next_expiry_ms = _NEVER
+        for connection in tuple(self._connections.values()):
+            expiry = connection.credential_expires_ms
+            if 0 < expiry <= now_ms:
+                connection.end("token_expired")
+            elif expiry:
+                self._next_expiry_ms = min(self._next_expiry_ms, expiry)
 
     def anonymous(self, connection: Receiver) -> Client:
         """Sign a connection on without a token; its client is not stored."""
@@ -162,15 +188,20 @@ class Authority:
         known = {row.number: row for row in rows}
         for connection in tuple(self._connections.values()):
             client = connection.client
-            if client is not None and client.durable:
-                row = known.get(client.number)
-                if row is None or not self._is_valid(row, connection.credential):
-                    connection.end("revoked")
+            if client is None or not client.durable:
+                continue
+            if not self._still_valid(connection, known.get(client.number)):
+                connection.end("revoked")
         for client in tuple(self._topics.registry.clients.values()):
             if client.number not in known:
                 self._topics.forget(client)
 
-    def _failed(self, address: str) -> None:
+    def forgive(self, address: str) -> None:
+        """Forget the failures of an address."""
+        self._failures.pop(address, None)
+
+    def failed(self, address: str) -> None:
+        """Count a failure of an address."""
         # Popped and inserted again: the dict is ordered by the last failure, and the first entry is
         # the one to forget. An attacker with many addresses cannot make it grow.
         now = self._clock()
@@ -189,7 +220,7 @@ def read_key(path: str | Path) -> bytes:
     """Read a key; a ConfigError never contains any part of it."""
     try:
         with Path(path).open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
+            status = os.fstat(file.fileno())
             text = file.read(2 * KEY_BYTES + 64).decode("ascii", "replace").strip()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
@@ -197,9 +228,16 @@ def read_key(path: str | Path) -> bytes:
         raise ConfigError(
             f"{path}: invalid key; expected {2 * KEY_BYTES} hex digits and nothing else"
         )
-    if stat.S_ISREG(mode) and mode & _OTHERS:
-        _log.warning("%s is readable by other users; run chmod 600", path)
+    warn_if_readable(path, status)
     return bytes.fromhex(text)
+
+
+def warn_if_readable(path: str | Path, status: os.stat_result) -> None:
+    """Log a warning about a file with a secret that other users can read."""
+    # A file of another owner, such as a mounted secret, is given to this process by its group.
+    group = stat.S_IRWXG if status.st_uid == os.geteuid() else 0
+    if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXO | group):
+        _log.warning("%s is readable by other users; run chmod 600", path)
 
 
 def static_key(path: str | Path) -> bytes:

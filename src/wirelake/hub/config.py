@@ -78,6 +78,9 @@ class AdminSettings(Table, frozen=True, kw_only=True):
     """Where to listen."""
     port: int = ADMIN_PORT
     """Which port; 0 takes any that is free."""
+    hosts: tuple[str, ...] = ()
+    """Names in the Host header of requests, in addition to localhost and addresses. Empty: on a
+    loopback address no other name, elsewhere any name."""
     tls: TlsSettings | None = None
     """Certificates, to serve HTTPS."""
 
@@ -288,8 +291,8 @@ _OWN_TABLES: Final = {
     field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "listeners"
 }
 """Tables of the file that belong to the hub itself."""
-_RELOADED: Final = frozenset({"limits"})
-"""Tables that a reload applies."""
+_RELOADED: Final = frozenset({"limits", "admin.hosts"})
+"""Tables and keys that a reload applies."""
 
 
 def make_config(data: Mapping[str, Any]) -> Config:
@@ -344,7 +347,8 @@ def restart_keys(old: Config, new: Config) -> list[str]:
         for field in msgspec.structs.fields(type(before)):
             values = getattr(before, field.name), getattr(after, field.name)
             # Other files of certificates are read; a listener with TLS cannot become one without.
-            reloaded = field.name == "tls" and None not in values
+            reloaded = f"{name}.{field.name}" in _RELOADED
+            reloaded |= field.name == "tls" and None not in values
             if values[0] != values[1] and not reloaded:
                 found.append(f"{name}.{field.name}")
     return found

@@ -95,6 +95,7 @@ class Hub:
         self.topics.load()
         self._start_observers()
         self.context.deadlines.start()
+        self.context.deadlines.add(self.authority)
         self.listeners = make_listeners(self.context)
         try:
             for listener in self.listeners.values():

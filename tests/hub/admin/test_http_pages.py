@@ -18,8 +18,8 @@ def test_every_address_argument_and_body_is_on_the_page() -> None:
         section = text.partition(f"\n## {each.method} {each.path}\n")[2].partition("\n## ")[0]
         assert each.summary in section
         assert [query.name for query in each.queries if f"| `{query.name}` |" not in section] == []
-        who = "everybody, on loopback" if each.open else "the administrator"
-        assert f"- Access: {who}\n" in section
+        on_loopback = "; no token on loopback" if each.open else ""
+        assert f"- Role: `{each.role.label}`{on_loopback}\n" in section
     for name in openapi()["components"]["schemas"]:
         assert f"\n### {name}\n" in text
 

@@ -35,6 +35,21 @@ def test_add_list_rotate_remove(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert run(capsys, "list", *data)[1] == "ben\n"
 
 
+def test_tokens_that_expire(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ("--data", str(tmp_path))
+    assert run(capsys, "add", "anna", "--expires", "90d", *data)[0] == 0
+    shown = run(capsys, "list", *data)[1]
+    assert shown.startswith("anna  expires 20")
+    code, _, _ = run(capsys, "rotate", "anna", "--overlap", "1h", *data)
+    assert code == 0
+    row = json.loads(run(capsys, "list", "--json", *data)[1])
+    assert row["expires_ms"] == 0
+    assert row["old_expires_ms"] > row["created_ms"]
+    code, output, errors = run(capsys, "rotate", "anna", "--overlap", "soon", *data)
+    assert (code, output) == (2, "")
+    assert "'soon'" in errors
+
+
 @pytest.mark.parametrize(
     "args", [("add", "anna"), ("add", ""), ("add", "~x"), ("rotate", "ben"), ("remove", "ben")]
 )

@@ -56,6 +56,7 @@ class Receiver:
         self.hub = place
         self.client = client
         self.credential = b""
+        self.credential_expires_ms = 0
         self.protocol = protocol
         self.acks_all = protocol == "comet"
         self.form: Any = form

@@ -9,10 +9,10 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT
-from ..output.text import json_line
+from ..options import CONTEXT, duration
+from ..output.text import json_line, time_text
 
-__all__ = ["command"]
+__all__ = ["CONFIG", "DATA", "EXPIRES", "OVERLAP", "AccountGroup", "command", "database", "expiry"]
 
 _HELP = f"""{COMMANDS["client"]}
 
@@ -23,15 +23,17 @@ also closes its open connections.
 \b
 Examples:
   wirelake client add phone-1 --data hub-data
-  wirelake client rotate phone-1 --data hub-data
+  wirelake client add phone-2 --expires 90d --data hub-data
+  wirelake client rotate phone-1 --overlap 1d --data hub-data
   wirelake client list --data hub-data
 """
 
 
-class _ClientGroup(click.Group):
+class AccountGroup(click.Group):
     """Reports errors of the store as usage errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run a subcommand."""
         from wirelake.hub.config import ConfigError
         from wirelake.hub.errors import HubError
 
@@ -41,77 +43,115 @@ class _ClientGroup(click.Group):
             raise CommandError(str(error), BAD_USAGE) from error
 
 
-@click.group(name="client", help=_HELP, cls=_ClientGroup, context_settings=CONTEXT)
+@click.group(name="client", help=_HELP, cls=AccountGroup, context_settings=CONTEXT)
 def command() -> None:
     """Manage the clients of a hub."""
 
 
-_DATA = click.option(
+DATA = click.option(
     "--data",
     default="hub-data",
     show_default=True,
     metavar="DIR",
     help="Data directory of the hub.",
 )
-_CONFIG = click.option(
+CONFIG = click.option(
     "--config",
     "config_file",
     metavar="FILE",
     help="Configuration of the hub, if it sets store.path.",
 )
+EXPIRES = click.option(
+    "--expires",
+    "lifetime_s",
+    type=duration,
+    default="0",
+    metavar="TIME",
+    help="Time until the new token expires, such as 90d.  [default: never]",
+)
+OVERLAP = click.option(
+    "--overlap",
+    "overlap_s",
+    type=duration,
+    default="0",
+    metavar="TIME",
+    help="Time for which the old token stays valid, such as 1d.  [default: none]",
+)
 
 
-def _database(data: str, config_file: str | None) -> Path:
-    """Return the path of the client database."""
+def database(data: str, config_file: str | None) -> Path:
+    """Return the path of the hub's database."""
     from wirelake.hub.config import load_config
     from wirelake.hub.store import database_path
 
     return database_path(load_config(config_file).store.path, Path(data))
 
 
+def expiry(expires_ms: int) -> str:
+    """Return when a token expires, for people."""
+    return f"expires {time_text(expires_ms * 1_000_000)}" if expires_ms else ""
+
+
 @command.command(name="add", context_settings=CONTEXT)
 @click.argument("id")
-@_DATA
-@_CONFIG
-def add(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
+@EXPIRES
+@DATA
+@CONFIG
+def add(id: str, lifetime_s: float, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
     """Add a client and print its token."""
     from wirelake.hub.store import add_client
 
     # Clients may be added before the first start of the hub.
     Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
-    click.echo(add_client(_database(data, config_file), id))
+    click.echo(add_client(database(data, config_file), id, lifetime_s=lifetime_s))
 
 
 @command.command(name="rotate", context_settings=CONTEXT)
 @click.argument("id")
-@_DATA
-@_CONFIG
-def rotate(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
-    """Replace the token of a client and print the new one. The old token stops working."""
+@OVERLAP
+@EXPIRES
+@DATA
+@CONFIG
+def rotate(
+    id: str,  # noqa: A002 - the name of the argument
+    overlap_s: float,
+    lifetime_s: float,
+    data: str,
+    config_file: str | None,
+) -> None:
+    """Replace the token of a client and print the new one. The old token stops working, at once or
+    after --overlap."""
     from wirelake.hub.store import rotate_client
 
-    click.echo(rotate_client(_database(data, config_file), id))
+    path = database(data, config_file)
+    click.echo(rotate_client(path, id, overlap_s=overlap_s, lifetime_s=lifetime_s))
 
 
 @command.command(name="remove", context_settings=CONTEXT)
 @click.argument("id")
-@_DATA
-@_CONFIG
+@DATA
+@CONFIG
 def remove(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
     """Remove a client and its inbox."""
     from wirelake.hub.store import remove_client
 
-    remove_client(_database(data, config_file), id)
+    remove_client(database(data, config_file), id)
 
 
 @command.command(name="list", context_settings=CONTEXT)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
-@_DATA
-@_CONFIG
+@DATA
+@CONFIG
 def show(as_json: bool, data: str, config_file: str | None) -> None:
-    """List clients."""
+    """List clients, and when their tokens expire."""
     from wirelake.hub.store import list_clients
 
-    for each in list_clients(_database(data, config_file)):
-        row = {"id": each.id, "created_ms": each.created_ms}
-        click.echo(json_line(row) if as_json else each.id)
+    for each in list_clients(database(data, config_file)):
+        row = {
+            "id": each.id,
+            "created_ms": each.created_ms,
+            "expires_ms": each.expires_ms,
+            "old_expires_ms": each.old_expires_ms,
+        }
+        text = f"{each.id}  {expiry(each.expires_ms)}".rstrip()
+        click.echo(json_line(row) if as_json else text)

@@ -2,7 +2,8 @@
 
 Read in this order:
 
-    app             routes, authorization, errors; `GET /v1/openapi.json`
+    app             routes, errors; `GET /v1/openapi.json`
+    access          tokens and roles, delays after wrong tokens, the Host header
     http            reading requests and writing JSON
     pages           health, counters, connections, topics, clients
     notifications   publish, inboxes, dead letters

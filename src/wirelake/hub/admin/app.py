@@ -1,8 +1,7 @@
-"""The HTTP application: routes, authorization, error responses, and its OpenAPI description.
+"""The HTTP application: routes, error responses, and its OpenAPI description.
 
-The administrator's token gives access to everything. On a loopback address health, counters and
-metrics need no token; on any other address they do. An error is JSON: `{"error": code, "message":
-text}`, with the HTTP status of its code (`wirelake.hub.errors`).
+`endpoints.py` says which role each endpoint needs, and `access.py` checks it. An error is JSON:
+`{"error": code, "message": text}`, with the HTTP status of its code (`wirelake.hub.errors`).
 
 `GET /v1/openapi.json` is generated from the entries of `endpoints.py` for the routes that exist.
 """
@@ -10,26 +9,26 @@ text}`, with the HTTP status of its code (`wirelake.hub.errors`).
 from __future__ import annotations
 
 import asyncio
-import hmac
 import importlib
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from wirelake import __version__
-from wirelake.protocols.binding import is_loopback
 from wirelake.protocols.hub_calls import ADMIN_PORT
 
 from ..config import meanings
 from ..errors import ERRORS, HubError
 from . import notifications, pages, top
+from .access import Access, HostCheck, Page
 from .endpoints import ENDPOINTS, Endpoint, Query
 from .http import JsonResponse, error_response
 from .metrics import metrics_page
@@ -45,66 +44,53 @@ __all__ = [
     "openapi_page",
 ]
 
-Page: TypeAlias = Callable[[Request], Awaitable[Response]]
-"""Handles a request."""
-
 _STATUS_CODES = {404: "not_found", 405: "bad_method"}
 
 
 def make_app(hub: Hub, token: str) -> Starlette:
     """Return the application of a hub; `token` is the administrator's."""
-    guard = _Guard(token)
-    probed = _open if is_loopback(hub.config.admin.host) else guard
+    access = Access(hub, token)
+    roles = {(each.method, each.path): each.role for each in ENDPOINTS}
     routes = [
-        Route("/healthz", probed(pages.healthz)),
-        Route("/readyz", probed(pages.readyz)),
-        Route("/varz", probed(pages.varz)),
-        Route("/metrics", probed(metrics_page)),
-        Route("/v1/openapi.json", probed(openapi_page)),
-        Route("/connz", guard(pages.connz)),
-        Route("/topicz", guard(pages.topicz)),
-        Route("/clientz", guard(pages.clientz)),
-        Route("/v1/top", guard(top.top)),
-        Route("/v1/publish", guard(notifications.publish), methods=["POST"]),
-        Route("/v1/inbox/{client}", guard(notifications.inbox)),
-        Route("/v1/dead", guard(notifications.dead)),
-        Route("/v1/dead/redrive", guard(notifications.redrive), methods=["POST"]),
-        Route("/v1/tables/{table}", guard(_import_later("live", "table"))),
-        Route("/v1/tail", guard(_import_later("live", "tail"))),
+        # An id may contain "/": the last parameter of a path is the rest of it.
+        Route(
+            path.replace("}", ":path}"),
+            access.guard(roles[method, path], page),
+            methods=[method],
+        )
+        for (method, path), page in _pages().items()
     ]
     handlers: dict[Any, Any] = {
         HubError: _hub_error,
         HTTPException: _http_error,
         Exception: _exception,
     }
-    app = Starlette(routes=routes, exception_handlers=handlers)
+    middleware = [Middleware(HostCheck, hub=hub)]
+    app = Starlette(routes=routes, exception_handlers=handlers, middleware=middleware)
     app.state.hub = hub
     app.state.readers = set()
     return app
 
 
-class _Guard:
-    """Requires the administrator's token."""
-
-    def __init__(self, token: str):
-        self._token = token.encode()
-
-    def __call__(self, page: Page) -> Page:
-        async def guarded(request: Request) -> Response:
-            scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            valid = hmac.compare_digest(token.strip().encode("latin-1"), self._token)
-            if scheme.lower() != "bearer" or not valid:
-                raise HubError(
-                    "auth_required",
-                    "expected the header Authorization: Bearer <content of admin.token>",
-                )
-            return await page(request)
-
-        return guarded
-
-
-def _open(page: Page) -> Page:
-    return page
+def _pages() -> dict[tuple[str, str], Page]:
+    """Return what serves each endpoint, by method and path."""
+    return {
+        ("GET", "/healthz"): pages.healthz,
+        ("GET", "/readyz"): pages.readyz,
+        ("GET", "/varz"): pages.varz,
+        ("GET", "/metrics"): metrics_page,
+        ("GET", "/v1/openapi.json"): openapi_page,
+        ("GET", "/connz"): pages.connz,
+        ("GET", "/topicz"): pages.topicz,
+        ("GET", "/clientz"): pages.clientz,
+        ("GET", "/v1/top"): top.top,
+        ("POST", "/v1/publish"): notifications.publish,
+        ("GET", "/v1/inbox/{client}"): notifications.inbox,
+        ("GET", "/v1/dead"): notifications.dead,
+        ("POST", "/v1/dead/redrive"): notifications.redrive,
+        ("GET", "/v1/tables/{table}"): _import_later("live", "table"),
+        ("GET", "/v1/tail"): _import_later("live", "tail"),
+    }
 
 
 def _import_later(module: str, name: str) -> Page:
@@ -141,9 +127,9 @@ _DOCS: Final = "The same is on the reference page HTTP."
 _TOKEN: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The content of `admin.token` in the hub's data directory.",
+    "description": "The content of `admin.token` in the hub's data directory, or a user's token.",
 }
-_ANY: Final = ("internal",)
+_ANY: Final = ("forbidden", "too_busy", "internal")
 """Errors of every endpoint."""
 
 
@@ -155,7 +141,7 @@ async def openapi_page(request: Request) -> Response:
 def addresses(routes: Iterable[BaseRoute]) -> list[tuple[str, str]]:
     """Return method and path of each route, without the HEAD of every GET."""
     return [
-        (method, route.path)
+        (method, route.path_format)
         for route in routes
         if isinstance(route, Route)
         for method in sorted((route.methods or set()) - {"HEAD"})
@@ -193,6 +179,7 @@ def _operation(each: Endpoint) -> dict[str, Any]:
         "summary": each.summary,
         # An empty requirement: open endpoints need no token on loopback.
         "security": [{}, {"adminToken": []}] if each.open else [{"adminToken": []}],
+        "x-role": each.role.label,
     }
     if each.text:
         found["description"] = each.text
@@ -229,7 +216,7 @@ def _responses(each: Endpoint) -> dict[str, Any]:
     schema = {"type": "string"} if each.answer is None else _schema(each.answer)
     found = {"200": {"description": each.summary, "content": {each.media: {"schema": schema}}}}
     by_status: dict[int, list[str]] = {}
-    for code in ("auth_required", *each.refusals, *_ANY):
+    for code in dict.fromkeys(("auth_required", *each.refusals, *_ANY)):
         by_status.setdefault(ERRORS[code].http, []).append(code)
     for status, codes in sorted(by_status.items()):
         words = "; ".join(f"`{code}`: {ERRORS[code].meaning}" for code in codes)

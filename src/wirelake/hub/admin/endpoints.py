@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
+from ..roles import Role
 from . import schemas
 from .notifications import PublishRequest, RedriveRequest
 from .top import Top
@@ -47,8 +48,13 @@ class Endpoint(NamedTuple):
     """Type of the JSON body."""
     refusals: tuple[str, ...] = ()
     """Codes of `wirelake.hub.errors`, in addition to those of every endpoint."""
-    open: bool = False
-    """Whether it needs no token on a loopback address."""
+    role: Role = Role.OPERATOR
+    """The role that a token needs."""
+
+    @property
+    def open(self) -> bool:
+        """Whether it needs no token on a loopback address."""
+        return self.role is Role.METRICS
 
 
 _LIMIT: Final = Query("limit", "Maximum number of rows.", 100, 1_000)
@@ -59,25 +65,25 @@ ENDPOINTS: Final = (
     Endpoint(
         "GET", "/healthz", "Liveness of the hub.",
         "Any response means that the hub is alive.",
-        schemas.Health, open=True,
+        schemas.Health, role=Role.METRICS,
     ),
     Endpoint(
         "GET", "/readyz", "Readiness of the hub.",
         "An error until all listeners are open, and while the hub shuts down.",
-        schemas.Health, refusals=("closing",), open=True,
+        schemas.Health, refusals=("closing",), role=Role.METRICS,
     ),
     Endpoint(
         "GET", "/varz", "All counters, and the addresses of the listeners.", "",
-        schemas.Varz, open=True,
+        schemas.Varz, role=Role.METRICS,
     ),
     Endpoint(
         "GET", "/metrics", "The counters as Prometheus metrics.",
         "In the Prometheus text format; the reference page on metrics lists every series.",
-        media="text/plain", open=True,
+        media="text/plain", role=Role.METRICS,
     ),
     Endpoint(
         "GET", "/v1/openapi.json", "This description in OpenAPI 3.1.", "",
-        dict[str, Any], open=True,
+        dict[str, Any], role=Role.METRICS,
     ),
     Endpoint(
         "GET", "/connz", "Open connections, and the last closed ones.", "",
@@ -88,14 +94,17 @@ ENDPOINTS: Final = (
             Query("client", "Only connections of this client."),
         ),
         refusals=("bad_arguments",),
+        role=Role.VIEWER,
     ),
     Endpoint(
         "GET", "/topicz", "Topics with subscribers.", "",
         schemas.Topicz, queries=(_LIMIT, _OFFSET), refusals=("bad_arguments",),
+        role=Role.VIEWER,
     ),
     Endpoint(
         "GET", "/clientz", "Clients with their topics and the size of their backlog.", "",
         schemas.Clientz, queries=(_LIMIT, _OFFSET), refusals=("bad_arguments",),
+        role=Role.VIEWER,
     ),
     Endpoint(
         "GET", "/v1/top", "The current state, for `wirelake top`.",
@@ -103,6 +112,7 @@ ENDPOINTS: Final = (
         "unusual reason. Two requests give the rates.",
         Top, queries=(Query("limit", "Maximum number of topics.", 50, 1_000),),
         refusals=("bad_arguments",),
+        role=Role.VIEWER,
     ),
     Endpoint(
         "POST", "/v1/publish", "Publish to a topic or to one client.",
@@ -115,12 +125,14 @@ ENDPOINTS: Final = (
         "GET", "/v1/inbox/{client}", "What a client has not acknowledged.", "",
         schemas.Inbox, queries=(_LIMIT,), places=(("client", "A client id."),),
         refusals=("bad_arguments", "not_found", "storage_failed"),
+        role=Role.ANALYST,
     ),
     Endpoint(
         "GET", "/v1/dead", "Dead letters.",
         "Notifications that were not acknowledged in time, and why.",
         schemas.Dead, queries=(_LIMIT, Query("client", "Only dead letters of this client.")),
         refusals=("bad_arguments", "not_found", "storage_failed"),
+        role=Role.ANALYST,
     ),
     Endpoint(
         "POST", "/v1/dead/redrive", "Put dead letters back into their inboxes.",
@@ -135,6 +147,7 @@ ENDPOINTS: Final = (
         schemas.Rows, queries=(Query("limit", "Maximum number of rows.", 100, 10_000),),
         places=(("table", "`calls`, `deliveries`, `connections` or `tunnels`."),),
         refusals=("bad_arguments", "not_found"),
+        role=Role.ANALYST,
     ),
     Endpoint(
         "GET", "/v1/tail", "Messages as they cross the hub.",
@@ -149,6 +162,7 @@ ENDPOINTS: Final = (
             Query("bytes", "1 to include the bytes.", 0, 1),
         ),
         refusals=("bad_arguments", "too_busy"),
+        role=Role.ANALYST,
     ),
 )  # fmt: skip
 """Every endpoint, in the order of the reference page."""

@@ -66,7 +66,7 @@ async def body_of(request: Request, kind: type[Body], limit: int) -> Body:
             raise HubError("too_large", f"body exceeds {limit} bytes")
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HubError("bad_arguments", f"body: {error}") from error
 
 

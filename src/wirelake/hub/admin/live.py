@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -69,8 +69,9 @@ async def tail(request: Request) -> Response:
     reader = TailReader(
         chosen, protocol=protocol, with_bytes=with_bytes, connections=hub.connections
     )
+    granted: Callable[[], bool] = request.state.still_granted
     return StreamingResponse(
-        _events(hub, readers, reader), media_type="text/event-stream", headers=headers
+        _events(hub, readers, reader, granted), media_type="text/event-stream", headers=headers
     )
 
 
@@ -134,13 +135,22 @@ class TailReader:
         return b"".join(found)
 
 
-async def _events(hub: Hub, readers: set[TailReader], reader: TailReader) -> AsyncIterator[bytes]:
+async def _events(
+    hub: Hub, readers: set[TailReader], reader: TailReader, granted: Callable[[], bool]
+) -> AsyncIterator[bytes]:
     decoder = shared_decoder(hub.tap, hub.config.gateway.dialect)
     decoder.watchers.append(reader)
     readers.add(reader)
     try:
         yield b": messages as they cross the hub\n\n"
+        check_at = hub.loop.time() + _KEEPALIVE_S
         while found := await reader.next():
+            # A token that is removed or expires ends the stream, too: it is checked again with
+            # every keep-alive, however busy the stream is.
+            if hub.loop.time() >= check_at:
+                check_at = hub.loop.time() + _KEEPALIVE_S
+                if not granted():
+                    return
             yield found
     finally:
         readers.discard(reader)

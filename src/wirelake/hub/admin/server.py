@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import uvicorn
 from starlette.applications import Starlette
 
+from ..auth import warn_if_readable
 from ..config import Config, ConfigError
 from ..net.listener import ServerContext, tls_context
 from .app import make_app
@@ -77,6 +78,7 @@ class AdminServer:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # a header must not choose the address that delays are counted for
             limit_concurrency=_CONCURRENT,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
@@ -138,7 +140,9 @@ def admin_token(data: Path) -> str:
 
 
 def _read_token(path: Path) -> str:
-    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    with path.open(encoding="utf-8", errors="replace") as file:
+        warn_if_readable(path, os.fstat(file.fileno()))
+        token = file.read().strip()
     if len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable():
         raise ConfigError(
             f"{path}: invalid token; expected {_MIN_TOKEN} or more printable ASCII characters; "

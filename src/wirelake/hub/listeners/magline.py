@@ -59,6 +59,7 @@ _REASONS: Final[dict[str, Reason]] = {
     "replaced": Reason.REPLACED,
     "idle": Reason.IDLE,
     "revoked": Reason.AUTH,
+    "token_expired": Reason.AUTH,
     "storage_failed": Reason.INTERNAL,
 }
 """The number in FIN for each close reason of the hub."""

@@ -102,6 +102,7 @@ class Connection(asyncio.Protocol):
         "close_reason",
         "close_side",
         "credential",
+        "credential_expires_ms",
         "failed_sign_ons",
         "form",
         "frame_started",
@@ -127,6 +128,8 @@ class Connection(asyncio.Protocol):
         """The client that has signed on."""
         self.credential = b""
         """The hash of the token that it used; empty without one."""
+        self.credential_expires_ms = 0
+        """When that token expires; 0: never."""
         self.form: Form | None = None
         """The encoding of notifications that this connection shares with others; None while it
         needs its own."""

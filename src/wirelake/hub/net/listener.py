@@ -8,12 +8,14 @@ keys, encoders. The admin server uses the same TLS contexts.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 from collections.abc import Callable
 from typing import Any
 
 from wirelake.protocols.binding import TlsSettings
 
+from ..auth import warn_if_readable
 from ..config import ConfigError
 from .connection import Connection
 from .context import HubContext
@@ -141,6 +143,7 @@ def _read_certificates(settings: TlsSettings) -> ssl.SSLContext:
     # Explicit, whatever the system's defaults are: TLS 1.0 and 1.1 are deprecated (RFC 8996).
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
+        warn_if_readable(settings.key, os.stat(settings.key))
         context.load_cert_chain(settings.certificate, settings.key)
         if settings.client_ca:
             context.load_verify_locations(settings.client_ca)

@@ -52,6 +52,8 @@ class Receiver(Protocol):
     client: Client | None
     credential: bytes
     """The hash of the token that the client used."""
+    credential_expires_ms: int
+    """When that token expires; 0: never."""
     form: Form | None
     """The encoding it shares with other connections; None while it needs its own."""
     paused_since: float

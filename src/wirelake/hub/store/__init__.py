@@ -6,7 +6,7 @@ Read in this order:
     writer       group commit: the writes of a batch in one transaction, in a thread
     sqlite       `Store` in one SQLite file: reads on the event loop, writes through `writer`
     migrations   opening the file, its tables, upgrades of older files
-    accounts     adding and removing clients, also while a hub runs
+    accounts     adding and removing clients and users, also while a hub runs
 
 Only this package imports database drivers. It may import `hub.config` and `hub.errors`, and no
 other part of the hub.
@@ -18,7 +18,16 @@ import asyncio
 from pathlib import Path
 
 from ..config import StoreSettings
-from .accounts import add_client, list_clients, remove_client, rotate_client
+from .accounts import (
+    add_client,
+    add_user,
+    list_clients,
+    list_users,
+    remove_client,
+    remove_user,
+    rotate_client,
+    rotate_user,
+)
 from .interface import (
     ClientRow,
     DeadRow,
@@ -29,6 +38,7 @@ from .interface import (
     LogRow,
     Store,
     SubscriptionRow,
+    UserRow,
 )
 from .migrations import StoreError, database_path
 from .sqlite import SqliteStore
@@ -44,12 +54,17 @@ __all__ = [
     "Store",
     "StoreError",
     "SubscriptionRow",
+    "UserRow",
     "add_client",
+    "add_user",
     "database_path",
     "list_clients",
+    "list_users",
     "open_store",
     "remove_client",
+    "remove_user",
     "rotate_client",
+    "rotate_user",
 ]
 
 

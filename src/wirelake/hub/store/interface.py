@@ -17,6 +17,7 @@ __all__ = [
     "LogRow",
     "Store",
     "SubscriptionRow",
+    "UserRow",
 ]
 
 LogRow: TypeAlias = tuple[int, int, int, int, int, str | None, bytes]
@@ -49,6 +50,25 @@ class ClientRow(NamedTuple):
     token: bytes
     """The SHA-256 of its token."""
     created_ms: int
+    expires_ms: int = 0
+    """When the token expires; 0: never."""
+    old_token: bytes = b""
+    """The hash of the token before the last rotation, while both are valid."""
+    old_expires_ms: int = 0
+    """When that one expires."""
+
+
+class UserRow(NamedTuple):
+    """A user of the HTTP interface."""
+
+    id: str
+    role: str
+    """The name of a role (`hub.roles`)."""
+    token: bytes
+    created_ms: int
+    expires_ms: int = 0
+    old_token: bytes = b""
+    old_expires_ms: int = 0
 
 
 class SubscriptionRow(NamedTuple):
@@ -162,6 +182,9 @@ class Store(Protocol):
 
     def clients(self) -> list[ClientRow]:
         """Return all clients; not bounded, for start and SIGHUP only."""
+
+    def user(self, token: bytes) -> UserRow | None:
+        """Return the user with this token or old token, by its hash; it may have expired."""
 
     def last_number(self) -> int:
         """Return the last number that may have been allocated."""

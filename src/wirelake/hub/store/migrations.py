@@ -178,6 +178,24 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     DROP TABLE keys;
     CREATE INDEX publisher_keys_expiry ON publisher_keys (expires_ms);
     """,
+    # 4: tokens that expire (0: never), the token before the last rotation, and users of the HTTP
+    # interface.
+    """
+    ALTER TABLE clients ADD COLUMN expires_ms INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE clients ADD COLUMN old_token BLOB NOT NULL DEFAULT x'';
+    ALTER TABLE clients ADD COLUMN old_expires_ms INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE users (
+        id             TEXT    PRIMARY KEY,
+        role           TEXT    NOT NULL,
+        token          BLOB    NOT NULL,
+        created_ms     INTEGER NOT NULL,
+        expires_ms     INTEGER NOT NULL DEFAULT 0,
+        old_token      BLOB    NOT NULL DEFAULT x'',
+        old_expires_ms INTEGER NOT NULL DEFAULT 0
+    ) WITHOUT ROWID;
+    CREATE INDEX users_token ON users (token);
+    CREATE INDEX users_old_token ON users (old_token);
+    """,
 )
 """Every step, oldest first. `log.target` is the number of a topic, or minus that of a client;
 `log.topic` is set only in a redriven dead letter, whose target is its client."""

@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..errors import HubError
-from .interface import ClientRow, DeadRow, Done, Entry, InboxRow, KeyRow, LogRow, SubscriptionRow
+from .interface import (
+    ClientRow,
+    DeadRow,
+    Done,
+    Entry,
+    InboxRow,
+    KeyRow,
+    LogRow,
+    SubscriptionRow,
+    UserRow,
+)
 from .migrations import StoreError, connect
 from .writer import Batch, Writer, insert
 
@@ -64,13 +74,21 @@ class Reader:
 
     def client(self, id: str) -> ClientRow | None:  # noqa: A002
         """Return the client with this id."""
-        row = self._one("SELECT number, id, token, created_ms FROM clients WHERE id = ?", (id,))
+        row = self._one(f"SELECT {', '.join(ClientRow._fields)} FROM clients WHERE id = ?", (id,))
         return None if row is None else ClientRow(*row)
 
     def clients(self) -> list[ClientRow]:
         """Return all clients."""
-        rows = self._read("SELECT number, id, token, created_ms FROM clients")
+        rows = self._read(f"SELECT {', '.join(ClientRow._fields)} FROM clients")
         return [ClientRow(*row) for row in rows]
+
+    def user(self, token: bytes) -> UserRow | None:
+        """Return the user with this token or old token, by its hash; it may have expired."""
+        row = self._one(
+            f"SELECT {', '.join(UserRow._fields)} FROM users WHERE token = ?1 OR old_token = ?1",
+            (token,),
+        )
+        return None if row is None else UserRow(*row)
 
     def last_number(self) -> int:
         """Return the last number that may have been allocated."""
