@@ -47,7 +47,8 @@ def events(run: RecordedRun) -> list[Event]:
 
 def _message(row: dict[str, Any]) -> list[Event]:
     columns = [name for name in MessageRow.__struct_fields__ if name != "fields"]
-    fields = fields_of(row["protocol"], row["name"], row[row["protocol"]])
+    struct = row[row["protocol"]]
+    fields = fields_of(row["protocol"], row["name"], struct, row["target"], row["body"])
     return [MessageRow(*[*(row[name] for name in columns), fields])]
 
 
@@ -111,7 +112,8 @@ def test_deliveries_know_what_the_wire_does_not(run: RecordedRun) -> None:
     rows = run.rows["deliveries"]
     assert {row["topic"] for row in rows if row["client"] == "anna"} == {"@news", "@sport"}
     assert all(row["published_ns"] for row in rows)
-    assert {row["client"] for row in rows} == {"anna", "ben", "gone"}
+    assert {row["client"] for row in rows} == {"anna", "ben", "carl", "dora", "emil", "gone"}
+    assert {row["protocol"] for row in rows} == {"comet", "esnp", "tny", "magline"}
 
 
 def test_with_keys_nothing_stays_sealed(run: RecordedRun) -> None:

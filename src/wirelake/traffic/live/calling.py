@@ -13,7 +13,7 @@ import asyncio
 import random
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, ClassVar, Final
 
 from wirelake.protocols.binding import Binding
@@ -146,6 +146,8 @@ class CallingClient(ClientConnection, Caller, Subscriber):
         ClientConnection.__init__(self, journal, session)
         Caller.__init__(self)
         Subscriber.__init__(self)
+        self._notes: list[tuple[Callable[[str, str, str, int], None], str, int]] = []
+        """Entries about notifications that wait for the name of the client."""
 
     def send_pending(self) -> None:
         """Write what was passed to the session."""
@@ -165,8 +167,29 @@ class CallingClient(ClientConnection, Caller, Subscriber):
     def on_notification(self, notification: str) -> None:
         """Note a notification, and acknowledge it where that was agreed."""
         self.delivered(notification)
+        self._note(self.journal.delivered, notification, self.read_ns)
         if self.acks:
-            self.start_call(ACK.target, id=notification)
+            self._note(self.journal.acked, notification, time.time_ns())
+
+            def answered(call: asyncio.Future[Any]) -> None:
+                if not call.cancelled() and call.exception() is None:
+                    self._note(self.journal.ack_answered, notification, self.read_ns)
+
+            self.start_call(ACK.target, id=notification).add_done_callback(answered)
+
+    def _note(
+        self, add: Callable[[str, str, str, int], None], notification: str, ts_ns: int
+    ) -> None:
+        self._notes.append((add, notification, ts_ns))
+        self.note_deliveries()
+
+    def note_deliveries(self) -> None:
+        """Add what happened to notifications to the journal, once the client is known."""
+        # A resumed session may get notifications before its handshake is complete.
+        if self.entry.client is not None:
+            for add, notification, ts_ns in self._notes:
+                add(self.protocol, self.entry.client, notification, ts_ns)
+            self._notes.clear()
 
 
 # -- what callers call -----------------------------------------------------------------------
@@ -290,6 +313,7 @@ class CallingPopulation(ClientPopulation):
                 await client.sign_on(name, self.run.tokens[name])
             else:
                 client.entry.client = name
+                client.note_deliveries()
         return client
 
     async def open(self, run: RunContext, topics: Topics) -> None:

@@ -145,8 +145,8 @@ class Journal:
         self.calls: list[CallEntry] = []
         self.publications: dict[str, Publication] = {}
         self.deliveries: dict[tuple[str, str, str], DeliveryEntry] = {}
-        """By protocol, client and notification; only of protocols whose messages carry the ids of
-        notifications: the table `deliveries` has no others."""
+        """By protocol, client and notification; without those in tunnels, which the table
+        `deliveries` does not have."""
         self._numbers = 0
 
     def connection(self, protocol: str) -> ConnectionEntry:
