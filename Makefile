@@ -68,6 +68,8 @@ GCC_CHECKS = has gcc || { want gcc; want libc6-dev; };
 PEER_CHECKS = daemon() { has "$$1" || [ -x "/usr/sbin/$$1" ] || want "$$1"; }; \
 	daemon nats-server; daemon redis-server; daemon mosquitto; \
 	[ -e /usr/include/openssl/ssl.h ] || want libssl-dev;
+# The shells that tab completion is tested in.
+SHELL_CHECKS = has zsh || want zsh; has fish || want fish;
 # The browser that pages are looked at with, what units are checked with, and networks for pages.
 LOOK_CHECKS = has chromium || want chromium; has systemd-analyze || want systemd; has ip || want iproute2; has curl || want curl;
 
@@ -77,7 +79,7 @@ help: ## list the targets
 
 .PHONY: system
 system: ## install the Debian packages that the tests need and that are missing
-	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS))
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS) $(SHELL_CHECKS))
 
 .PHONY: system-python system-node
 system-python:

@@ -33,6 +33,15 @@ class Result(NamedTuple):
 Run = Callable[..., Result]
 
 
+@pytest.fixture(autouse=True)
+def config_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for saved contexts; those of whoever runs the tests have no effect."""
+    folder = tmp_path_factory.getbasetemp() / "config"
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
+    monkeypatch.delenv("WIRELAKE_CONTEXT", raising=False)
+    return folder
+
+
 @pytest.fixture
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process; `stdin` is what it reads."""

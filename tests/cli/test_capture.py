@@ -182,7 +182,7 @@ def test_redact_shows_no_protocol_that_is_not_named(
         (("redact", "no/such.pcap", "-o", "copy.pcap"), "no/such.pcap: No such file or directory"),
         (("redact", "a", "-o", "b", "--seed", "x"), "--seed requires --addresses"),
         (("redact", "a", "-o", "b", "--as", "nope"), "unknown protocol 'nope'"),
-        (("nope",), "No such command 'nope'"),
+        (("nope",), "unknown subcommand 'nope'; expected one of info"),
     ],
 )
 def test_bad_usage(

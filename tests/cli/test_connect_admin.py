@@ -39,7 +39,7 @@ def tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _token(data: str | None = None, file: str | None = None) -> str:
-    return admin_hub("http://127.0.0.1:1", data, file, None)._token
+    return admin_hub("http://127.0.0.1:1", context=None, data=data, token_file=file)._token
 
 
 def test_where_the_token_comes_from(tokens: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def test_only_examples_in_help_name_a_protocol() -> None:
 
 
 def test_help_states_what_is_optional_and_the_maximum(run: Run) -> None:
-    assert "subscribe [OPTIONS] URL [TOPIC]...\n" in run("subscribe", "--help").out
+    assert "subscribe [OPTIONS] [URL] [TOPIC]...\n" in run("subscribe", "--help").out
     faults = run("simulate", "--help").out.partition("--faults RATE")[2]
     assert f"at most {_MAX_FAULTS}" in " ".join(faults.split())
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from wirelake.cli.output.rows import bytes_value, rows_of, values_of, write_csv, write_json
 from wirelake.cli.output.text import json_text
+from wirelake.protocols.esnp.layout import VarType
 
 PLAIN: dict[pa.DataType, st.SearchStrategy[Any]] = {
     pa.int64(): st.integers(-(1 << 63), (1 << 63) - 1),
@@ -29,6 +30,17 @@ def nested(kinds: st.SearchStrategy[pa.DataType]) -> st.SearchStrategy[pa.DataTy
         lambda found: pa.struct([(f"f{n}", kind) for n, kind in enumerate(found)])
     )
     return kinds.map(pa.list_) | structs
+
+
+def test_unsigned_integers_are_positive() -> None:
+    node = pa.struct([("parent", pa.int32()), ("type", pa.int16()), ("int", pa.int64())])
+    kinds = (VarType.UINT64, VarType.INT64, VarType.UINT64)
+    rows = [
+        {"parent": -1, "type": int(kind), "int": n}
+        for kind, n in zip(kinds, (-1, -1, 5), strict=True)
+    ]
+    found = values_of(pa.array([rows, None], pa.list_(node)))
+    assert [each["int"] for each in found[0]] == [(1 << 64) - 1, -1, 5]
 
 
 KINDS = st.recursive(st.sampled_from(list(PLAIN)), nested, max_leaves=5)

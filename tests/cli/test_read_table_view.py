@@ -18,7 +18,7 @@ SECOND = 1_000_000_000
 NOON = 1_767_614_400 * SECOND
 
 
-def shown(table: pa.Table, width: int | None) -> tuple[list[str], table_view.Shown]:
+def shown(table: pa.Table, width: int | None) -> tuple[list[str], table_view.WrittenTable]:
     stream = io.BytesIO()
     about = table_view.write_table(stream, table, table.column_names, width)
     return stream.getvalue().decode().splitlines(), about
@@ -119,12 +119,62 @@ def test_what_yields_first() -> None:
         NOON, 1 << 62, "c2s", "comet", "request", "subscribe", "room/" + "x" * 30, "ok", 200,
     ]  # fmt: skip
     table = pa.table([[cell] for cell in row], schema=schema)
-    hidden = {width: shown(table, width)[1].hidden for width in (200, 110, 95, 80)}
+    importance = table_view.IMPORTANCE["messages"]
+    hidden = {width: _written(table, width, importance)[1].hidden for width in (200, 110, 95, 80)}
     assert hidden[200] == []
     assert hidden[110] == ["size_bytes"]
-    assert hidden[95] == ["status", "size_bytes"]
-    assert hidden[80] == ["direction", "protocol", "status", "size_bytes"]
-    assert "room/xxx" in shown(table, 80)[0][1]
+    assert hidden[95] == ["connection"]
+    assert hidden[80] == ["connection", "name", "size_bytes"]
+    assert "room/xxx" in _written(table, 80, importance)[0][1]
+    # Columns that were asked for yield from the last to the first.
+    assert shown(table, 80)[1].hidden == ["target", "status", "size_bytes"]
+
+
+def _written(
+    table: pa.Table, width: int, importance: tuple[str, ...]
+) -> tuple[list[str], table_view.WrittenTable]:
+    stream = io.BytesIO()
+    about = table_view.write_table(stream, table, table.column_names, width, importance)
+    return stream.getvalue().decode().splitlines(), about
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_eighty_columns_show_what_happened(table: str) -> None:
+    """When, what and how it ended: the ids of connections may be as long as they get."""
+    wanted = {
+        "messages": {"ts_ns", "protocol", "kind", "target", "status"},
+        "packets": {"ts_ns", "src", "src_port", "dst", "dst_port"},
+        "calls": {"request_ns", "target", "outcome", "latency_ns", "status"},
+        "deliveries": {"first_sent_ns", "notification", "outcome", "latency_ns"},
+        "connections": {"first_ns", "connection", "protocol", "client"},
+        "tunnels": {"first_ns", "connection", "outcome"},
+        "faults": {"ts_ns", "protocol", "code", "detail"},
+        "coverage": {"connection", "direction", "protocol", "faults", "gap_bytes"},
+    }
+    texts = {
+        "direction": "c2s", "protocol": "magline", "kind": "response", "status": "ok",
+        "outcome": "answered", "code": "trailing_bytes", "src": "127.0.0.1", "dst": "127.0.0.1",
+        "notification": "m0123456789abcdef", "target": "some-service/some-operation",
+    }  # fmt: skip
+    schema = table_schema(ReadOptions(table=table, columns=table_view.COLUMNS[table]))
+    cells = [
+        texts.get(field.name, "x" * 30)
+        if field.type == pa.string()
+        else 1_500_000
+        if field.name == "latency_ns"
+        else 9_620
+        if field.type == pa.int32() or field.name.endswith("_bytes")
+        else NOON
+        if field.name.endswith("_ns")
+        else 3
+        if field.name in ("faults", "messages", "sends", "acks")
+        else 1 << 62
+        for field in schema
+    ]
+    filled = pa.table([[cell] for cell in cells], schema=schema)
+    lines, about = _written(filled, 80, table_view.IMPORTANCE[table])
+    assert wanted[table] <= set(schema.names) - set(about.hidden), lines
+    assert set(table_view.IMPORTANCE[table]) == set(table_view.COLUMNS[table])
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,8 @@ def test_lines_json_and_bytes_of_a_hub_at_work(tmp_path: Path) -> None:
     assert len(lines.stdout.splitlines()) == 3
     for line in lines.stdout.splitlines():
         words = line.split()
-        assert words[1:4] == ["esnp", "→", CALLER]
-        assert words[-2:] == ["a=1", "b=2"]
+        assert words[1:6] == ["esnp", "→", CALLER, "request", "test/add"]
+        assert words[6:8] == ["a=1", "b=2"]
     rows = [json.loads(line) for line in found.stdout.splitlines()]
     assert [row["reason"] for row in rows] == ["failed on request"] * 2
     head, *fields = with_bytes.stdout.splitlines()
@@ -64,7 +64,7 @@ def test_a_filter_that_is_none_points_at_the_place(tmp_path: Path) -> None:
     first, text, mark = bad.stderr.splitlines()
     assert first.startswith("wirelake: --filter: ")
     assert mark.index("^") == text.index("nothing")
-    assert (unknown.returncode, len(unknown.stderr.splitlines())) == (1, 1)
+    assert (unknown.returncode, len(unknown.stderr.splitlines())) == (2, 1)
     assert "unknown protocol 'nothing'; expected one of" in unknown.stderr
 
 

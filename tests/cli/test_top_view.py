@@ -82,10 +82,9 @@ def test_it_fits(width: int, count: int) -> None:
     for height in (24, 35, 36, 60):
         lines = _text(_figures(count), ViewState("http://hub:9680", width, height)).splitlines()
         assert max(map(len, lines)) <= width
-        if width >= 80:
-            assert len(lines) <= height
-            assert "sort by" in lines[-1]
-            assert count == 0 or any("bad_0" in line for line in lines)
+        assert len(lines) <= height
+        assert "sort by" in lines[-1]
+        assert count == 0 or any("bad_0" in line for line in lines)
     assert "http://hub:9680" in _text(_figures(count), ViewState("http://hub:9680", width))
 
 
@@ -93,7 +92,7 @@ def test_the_output() -> None:
     text = _text(_figures(2), ViewState("http://hub:9680", 100))
     for words in (
         "1.0.0, up 1:02:03, 34% of a core, recording",
-        "calls          123k/s, p50 1.5 µs, p99 -, 3 running, 2/s failed",
+        "calls          123k/s, 2/s failed, p50 1.5 µs, p99 -, 3 running",
         "0 connections over limits, 2 authentication failures, 0 protocol errors since start",
         "4/s published, 4/s stored, 0.2/s pushed, 4/s acked, 12 dead letters",
     ):
@@ -104,6 +103,20 @@ def test_the_output() -> None:
     assert ["service/0", "3", "1.5", "µs", "-", "0"] in rows
     assert ["@topic-1", "10", "4", "2", "20", "1"] in rows
     assert ["00:01:30", "tny", "bad_0", "hub", "anna", "at", "10.0.0.1:4"] in rows
+
+
+def test_sixty_columns_show_names_and_errors() -> None:
+    shown = ViewState("http://hub.example.org:9680", 60, 40)
+    for _ in range(30):
+        shown.remember(_figures(2))
+    text = _text(_figures(2), shown)
+    rows = [line.split() for line in text.splitlines()]
+    assert ["magline", "5", "1.2", "MB", "999", "B", "123k", "0.2"] in rows
+    assert ["service/1", "3", "1.5", "µs", "30", "ms", "1"] in rows
+    assert ["@topic-1", "4", "20", "1"] in rows
+    assert ["00:01:30", "tny", "bad_0", "anna", "at", "10.0.0.1:4"] in rows
+    assert "123k/s, 2/s failed" in text
+    assert "█ calls and pushes" in text
 
 
 def test_what_there_is_no_room_for_is_counted() -> None:

@@ -119,7 +119,7 @@ def test_connection_refused(protocol: str) -> None:
     async def story() -> None:
         async with standing(protocol) as stand:
             pass
-        with pytest.raises(ConnectionLost, match=f"127.0.0.1:{stand.port}: Connection refused"):
+        with pytest.raises(ConnectionLost, match=f"127.0.0.1:{stand.port}: connection refused"):
             async with client_of(stand):
                 pass
 

@@ -123,6 +123,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
 def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs the command in this process; `stdin` is what it reads."""
     monkeypatch.delenv("WIRELAKE_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/nonexistent")
 
     def run_here(*args: str, stdin: bytes = b"") -> Result:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
@@ -145,7 +146,10 @@ KEY = "11" * 32
             ("magline://127.0.0.1:1",),
             "magline: expected exactly one of --key (the server's public key), --psk (a shared",
         ),
-        (("magline://127.0.0.1:1", "--key", "zz"), "--key: expected 32 bytes or 64 hexadecimal"),
+        (
+            ("magline://127.0.0.1:1", "--key", "zz"),
+            "--key: zz: no such file or directory; expected a readable file, or 64 hexadecimal",
+        ),
         (
             ("esnp://127.0.0.1:1", "--key", KEY),
             "unknown option '--key' of esnp; expected one of --dialect, -o revision, -o strict",
@@ -191,7 +195,8 @@ def test_options_of_a_call_are_checked_before_dialling(run: Run, option: str) ->
     found = run("call", "tny://127.0.0.1:1/1002", option)
     assert found == (2, "", f"wirelake: tny has no {option}\n")
     found = run("call", "esnp://127.0.0.1:1/test/add", option)
-    assert found == (1, "", "wirelake: 127.0.0.1:1: Connection refused\n")
+    assert (found.code, found.out) == (1, "")
+    assert found.err.startswith("wirelake: 127.0.0.1:1: connection refused: no server listens")
 
 
 def test_publishing_is_checked_before_dialling(run: Run) -> None:
@@ -256,7 +261,8 @@ def test_calls_that_fail(run: Run, hub: Hub, protocol: str) -> None:
     slow = {"esnp": "test/sleep", "tny": "1003", "magline": "0x1003"}[protocol]
     sleep = f"{hub.url(protocol)}/{slow}"
     found = run("call", sleep, "ms=5000", *sign_on, "--timeout", "0.3")
-    assert found == (1, "", "wirelake: no reply in time\n")
+    place = hub.places[protocol]
+    assert found == (1, "", f"wirelake: {place}: no reply in time\n")
 
 
 def test_wrong_tokens_are_one_line(run: Run, hub: Hub) -> None:
@@ -309,7 +315,8 @@ def test_connection_refused(run: Run, tmp_path: Path) -> None:
     ):
         code, out, err = run(*args)
         assert (code, out) == (1, "")
-        assert err.endswith("127.0.0.1:1: Connection refused\n")
+        assert "127.0.0.1:1: " in err
+        assert "connection refused" in err.lower()
 
 
 # -- publish and subscribe --------------------------------------------------------------------
@@ -328,13 +335,12 @@ def test_publish_and_subscribe(run: Run, hub: Hub, protocol: str) -> None:
         publisher = "tny" if protocol == "comet" else protocol
         found = run("publish", hub.url(publisher), topic, "-", *sign_on, stdin=b"\xff\x01")
         assert found.code == 0
-        assert found.out.endswith(" for 1\n")
         lines = _lines(process)
         first, second = (json.loads(next(lines)) for _ in range(2))
         assert first["content"] == "rain"
         assert first.get("topic") == (None if protocol == "comet" else topic)
         assert second["content_base64"] == "/wE="
-        assert found.out == f"{second['id']} for 1\n"
+        assert found.out == f"published {second['id']} to {topic}: 1 subscriber\n"
         assert process.wait(DEADLINE_S) == 0
     finally:
         _end(process)
@@ -350,7 +356,8 @@ def test_publish_prints_the_error_of_the_hub(run: Run, hub: Hub, tmp_path: Path)
     url = hub.admin[0]
     found = run("publish", url, "@a", "x", "--admin-token-file", str(tmp_path / "token"))
     assert found.code == 1
-    assert "(401)" in found.err
+    assert "invalid admin token" in found.err
+    assert "--admin-token-file" in found.err
 
 
 def test_publish_once_and_to_one_client(run: Run, hub: Hub) -> None:
@@ -373,7 +380,7 @@ def test_ping(run: Run, hub: Hub, protocol: str) -> None:
     args = ("ping", hub.url(protocol), *key, "--count", "2", "--interval", "0")
     found = run(*args)
     assert found.code == 0
-    assert found.out.splitlines()[-1].startswith("2 answered; min/avg/max ")
+    assert found.out.splitlines()[-1].startswith("2 sent, 2 answered; min/avg/max ")
     lines = [json.loads(line) for line in run(*args, "--json").out.splitlines()]
     assert [each["ping"] for each in lines] == [1, 2]
     assert all(each["ms"] >= 0 for each in lines)

@@ -25,6 +25,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from .page_terminal import PageError, Terminal, ended
@@ -101,8 +102,10 @@ class Reader:
                 raise PageError(f"the page shows\n{shown}\n--- and it says\n{said}")
 
     def _new_shell(self) -> None:
-        """Start a fresh shell state."""
-        self._state.write_text(f"cd {shlex.quote(str(self._folder))}\n", "utf-8")
+        """Start a fresh shell state, with saved contexts of its own."""
+        config = shlex.quote(str(self._secret / "config"))
+        lines = f"cd {shlex.quote(str(self._folder))}\nexport XDG_CONFIG_HOME={config}\n"
+        self._state.write_text(lines, "utf-8")
 
     def _youngest(self) -> Terminal:
         if not self._running:
@@ -202,8 +205,14 @@ def environment() -> dict[str, str]:
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     return {
         **kept, "PATH": path, "JDK_JAVA_OPTIONS": _JAVA, "TERM": "dumb", "LANG": "C.UTF-8",
-        "TZ": "UTC", "NO_COLOR": "1",
+        "TZ": "UTC", "NO_COLOR": "1", **_pip(),
     }  # fmt: skip
+
+
+def _pip() -> dict[str, str]:
+    """Return what lets pip build a package without a network, where that is possible."""
+    # pip's own reading: 0 turns build isolation off. With isolation it would fetch hatchling.
+    return {} if find_spec("hatchling") is None else {"PIP_NO_BUILD_ISOLATION": "0"}
 
 
 def do_page(page: Path, folder: Path) -> None:

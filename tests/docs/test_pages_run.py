@@ -19,7 +19,8 @@ from .pages import Block, Program, Typed, blocks, steps
 DOCS = ROOT / "docs"
 GUIDES = DOCS / "guides"
 RUN_HERE = (
-    "captures", "clients", "cluster", "declare-a-protocol", "filters", "hub", "hub-operations",
+    "captures", "clients", "cluster", "command-line", "declare-a-protocol", "filters", "hub",
+    "hub-operations",
     "hub-security", "own-protocol", "relay", "services", "simulate", "spark",
 )  # fmt: skip
 RUN_WITH_THE_LAKE = ("lake", "lake-operations")

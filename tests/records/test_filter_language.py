@@ -278,3 +278,27 @@ def test_the_example_of_the_guide() -> None:
     compiled = compile_filter(text, schema("calls"))
     assert compiled.test({"protocol": "comet", "latency_ns": 5_000_001, "target": "test/add"})
     assert repr(compiled) == f"Filter({text!r})"
+
+
+@pytest.mark.parametrize(
+    ("table", "text", "similar"),
+    [
+        ("messages", 'kind == "reqest"', "request"),
+        ("messages", 'direction != "c2S"', "c2s"),
+        ("calls", 'outcome in ("lost", "anwsered")', "answered"),
+        ("deliveries", 'outcome == "acknowledged"', None),
+        ("calls", 'outcome == "answered"', None),
+        ("calls", 'target == "reqest"', None),
+        ("facts", 'kind == "publish"', None),
+    ],
+)
+def test_a_misspelt_value_is_not_an_empty_result(
+    table: str, text: str, similar: str | None
+) -> None:
+    known = pa.schema([("kind", pa.string())]) if table == "facts" else schema(table)
+    if similar is None:
+        compile_filter(text, known)
+        return
+    with pytest.raises(FilterError, match=rf"unknown value .*; did you mean {similar}") as caught:
+        compile_filter(text, known)
+    assert caught.value.start == text.rindex('"', 0, -2 if text[-1] == ")" else -1)

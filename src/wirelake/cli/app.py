@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
-from .errors import BAD_DATA, BAD_USAGE, CommandError, missing_package, unknown_name
+from .completion import prepare
+from .errors import BAD_DATA, BAD_USAGE, INTERRUPTED, CommandError, missing_package, unknown_name
 from .main import COMMANDS, abandon_output, help_text, place_of
 
 __all__ = ["TOP", "load", "run"]
-
-_INTERRUPTED = 130
 
 
 class _Commands(click.Group):
@@ -39,6 +39,14 @@ class _Commands(click.Group):
             raise unknown_name("command", args[0], COMMANDS, ctx)
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem[str]]:  # noqa: ARG002
+        """Return the commands, which need not be imported for that."""
+        return [
+            CompletionItem(name, help=summary)
+            for name, summary in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+
     def get_help(self, ctx: click.Context) -> str:  # noqa: ARG002 - click's signature
         return help_text().rstrip()
 
@@ -51,7 +59,7 @@ def load(name: str) -> click.Command:
     """Import a command."""
     module, attribute = place_of(name)
     command: click.Command = getattr(importlib.import_module(module), attribute)
-    return command
+    return prepare(command)
 
 
 def run(args: Sequence[str]) -> int:
@@ -67,7 +75,7 @@ def run(args: Sequence[str]) -> int:
     except BrokenPipeError:
         return abandon_output()
     except (KeyboardInterrupt, click.Abort):
-        return _INTERRUPTED
+        return INTERRUPTED
     except Exception as error:
         if os.environ.get("WIRELAKE_DEBUG"):
             raise
@@ -118,4 +126,11 @@ def _one_line(text: str) -> str:
 
 def _usage(error: click.UsageError) -> str:
     path: Any = error.ctx.command_path if error.ctx is not None else "wirelake"
-    return f"{error.format_message()} (see {path} --help)"
+    text = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        from wirelake.wire.errors import did_you_mean
+
+        params = error.ctx.command.params if error.ctx is not None else []
+        known = [each for param in params for each in param.opts if each.startswith("--")]
+        text = f"unknown option {error.option_name!r}{did_you_mean(error.option_name, known)}"
+    return f"{text} (see {path} --help)"

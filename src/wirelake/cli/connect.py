@@ -1,6 +1,6 @@
 """How commands connect to a server: as a client over one of the protocols, or to the admin API.
 
-- `connection_options`, `connected`, `run_client`: for `call`, `ping`, `publish`, `subscribe`.
+- `connection_options`, `server`, `run_client`: for `call`, `ping`, `publish`, `subscribe`.
 - `admin_options`, `admin_hub`, `AdminHub`: JSON resources and event streams of a hub over HTTP, for
   `top` and `tail`.
 
@@ -14,9 +14,14 @@ import asyncio
 import http.client
 import json
 import os
+import re
+import select
+import socket
 import ssl
 import urllib.parse
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
@@ -24,6 +29,7 @@ import click
 
 from wirelake.protocols.hub_calls import ADMIN_PORT
 
+from .contexts import current_context, load_context
 from .errors import BAD_DATA, BAD_USAGE, CommandError
 from .options import name_value_pairs, typed_value
 
@@ -39,11 +45,14 @@ __all__ = [
     "RequestRefusedError",
     "admin_hub",
     "admin_options",
+    "client_errors",
     "connected",
     "connection_options",
     "run_client",
+    "server",
     "server_with_calls",
     "tls_context",
+    "token_in",
 ]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -53,18 +62,25 @@ T = TypeVar("T")
 # -- clients -----------------------------------------------------------------------------------
 
 
+_CONTEXT_OPTION: Final = click.option(
+    "--context", metavar="NAME", help="Saved context to use (wirelake context)."
+)
+
+
 def connection_options(command: Command) -> Command:
     """Add the options that say who connects and how to authenticate the server."""
     for option in reversed(
         (
+            _CONTEXT_OPTION,
             click.option("--id", "client_id", metavar="ID", help="Client id to sign on with."),
             click.option(
                 "--token",
                 envvar="WIRELAKE_TOKEN",
                 metavar="TEXT",
-                help="Token of the client. Prefer the variable WIRELAKE_TOKEN: other users can see"
-                " command lines.",
+                help="Token of the client. Prefer --token-file or the variable WIRELAKE_TOKEN:"
+                " other users can see command lines.",
             ),
+            click.option("--token-file", metavar="FILE", help="File with the token of the client."),
             click.option("--ca", metavar="FILE", help="Trusted CA certificates (PEM), for TLS."),
             click.option("--key", metavar="HEX", help="Public key of the server, or a file."),
             click.option("--psk", metavar="FILE", help="File with a pre-shared key."),
@@ -95,11 +111,38 @@ def connection_options(command: Command) -> Command:
     return command
 
 
+def server(word: str | None, connection: dict[str, Any]) -> str:
+    """Return the URL of a server: a word that is one, or else that of a context with the word as
+    its target. `connection` has the options, which a context completes."""
+    name = connection.pop("context")
+    if word is not None and "://" in word:
+        if name is not None:
+            raise click.UsageError("--context conflicts with a URL")
+        return word
+    context = current_context() if name is None else load_context(name)
+    if context.url is None:
+        raise click.UsageError(
+            "missing URL (PROTOCOL://HOST:PORT); `wirelake context add` saves one"
+            + ("" if word is None else f", and {word!r} is none")
+        )
+    # Id and token belong together: another id on the command line needs its own token.
+    given = asdict(context)
+    if connection["client_id"] is not None:
+        del given["client_id"], given["token"]
+    elif context.client_id is not None and connection["token_file"] is None:
+        connection["token"] = None  # the variable may be meant for another client
+    for option, value in given.items():
+        if option in connection and connection[option] in (None, False):
+            connection[option] = value
+    return f"{context.url.rstrip('/')}/{word}" if word else context.url
+
+
 def connected(
     url: str,
     *,
     client_id: str | None,
     token: str | None,
+    token_file: str | None,
     ca: str | None,
     key: str | None,
     psk: str | None,
@@ -120,17 +163,23 @@ def connected(
             raise click.UsageError(f"--option {name}: use {_OPTIONS.get(name, name)}")
 
     # A token in the environment may be meant for another command: without --id it is ignored.
+    if token_file is not None:
+        if token is not None and not _from_environment("token"):
+            raise click.UsageError("--token conflicts with --token-file")
+        token = token_in(token_file)
     if client_id is None and token is not None and not _from_environment("token"):
         raise click.UsageError("--token requires --id")
     if client_id is not None and token is None:
-        raise click.UsageError("--id requires a token: give --token or set WIRELAKE_TOKEN")
+        raise click.UsageError(
+            "--id requires a token: give --token-file FILE or set WIRELAKE_TOKEN"
+        )
     return connect(
         url,
         id=client_id,
         token=token or "",
         tls=None if ca is None else tls_context(ca),
         pinned=None if key is None else _key_text(key),
-        psk=None if psk is None else Path(psk).read_text(encoding="ascii", errors="replace"),
+        psk=None if psk is None else _text_in("--psk", psk),
         anonymous=anonymous,
         allow_plaintext=True if plaintext else None,
         dialect=dialect,
@@ -164,24 +213,44 @@ def _from_environment(option: str) -> bool:
     return source is click.core.ParameterSource.ENVIRONMENT
 
 
+def token_in(path: str) -> str:
+    """Return the token in a file."""
+    token = _text_in("token file", path).strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise CommandError(f"{path}: not a token; expected one line of printable ASCII", BAD_USAGE)
+    return token
+
+
 def tls_context(ca: str) -> ssl.SSLContext:
     """Return a TLS context that trusts only the CA certificates in a file."""
+    _text_in("--ca", ca)  # OpenSSL's error names no file
     try:
         return ssl.create_default_context(cafile=ca)
     except ssl.SSLError as error:
-        raise CommandError(f"{ca}: not a PEM certificate", BAD_USAGE) from error
+        raise CommandError(f"--ca: {ca}: not a PEM certificate", BAD_USAGE) from error
 
 
 def _key_text(key: str) -> str:
     """Return the key, or the contents of the file with that name."""
-    if Path(key).is_file():
-        return Path(key).read_text(encoding="ascii", errors="replace")
-    return key
+    if re.fullmatch(r"[0-9A-Fa-f]{64}", key.strip()):
+        return key
+    return _text_in("--key", key, ", or 64 hexadecimal digits")
+
+
+def _text_in(option: str, path: str, otherwise: str = "") -> str:
+    """Return the text of a file that an option names."""
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise CommandError(
+            f"{option}: {path}: {why}; expected a readable file{otherwise}", BAD_USAGE
+        ) from error
 
 
 _OPTIONS: Final = {
     "id": "--id",
-    "token": "--token",
+    "token": "--token-file",
     "tls": "--ca",
     "pinned": "--key",
     "psk": "--psk",
@@ -192,21 +261,66 @@ _OPTIONS: Final = {
     "connect_timeout_s": "--timeout",
 }
 """Options of the command line, by their names in `wirelake.client`."""
+_SILENCE_S: Final = 1.0
+"""How long a server may be silent before the command finds out what it speaks: long enough for a
+round trip on any network, and short for a person."""
 
 
-def run_client(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine that uses a client; its errors become `CommandError`."""
+@contextmanager
+def client_errors() -> Iterator[None]:
+    """Turn the errors of a client into `CommandError`."""
     from wirelake.client import BadCall, ClientError
-    from wirelake.client.errors import BadOption
 
     try:
-        return asyncio.run(work)
-    except BadOption as error:
-        raise CommandError(error.named(_OPTIONS, "-o "), BAD_USAGE) from error
-    except BadCall as error:
-        raise CommandError(str(error), BAD_USAGE) from error
+        yield
     except ClientError as error:
-        raise CommandError(str(error), BAD_DATA) from error
+        code = BAD_USAGE if isinstance(error, BadCall) else BAD_DATA
+        raise CommandError(error.named(_OPTIONS, "-o "), code) from error
+
+
+def run_client(
+    url: str, connection: dict[str, Any], work: Callable[[Client], Awaitable[T]], **more: Any
+) -> T:
+    """Connect as the options say and run a coroutine with the client.
+
+    Its errors become `CommandError`. If the server is silent or closes the connection, the error
+    says what the server speaks instead, if that can be found out.
+    """
+    with client_errors():
+        return asyncio.run(_contacted(connected(url, **connection, **more), work))
+
+
+async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> T:
+    from wirelake.client import ConnectionLost, Timeout
+    from wirelake.client.dial import wrong_server
+    from wirelake.client.errors import Unreachable, WrongServer
+
+    where = client.settings.where
+
+    async def run() -> T:
+        async with client:
+            return await work(client)
+
+    task = asyncio.ensure_future(run())
+    try:
+        await asyncio.wait({task}, timeout=_SILENCE_S)
+        if not task.done() and client.silent:
+            wrong = await wrong_server(where)
+            if wrong is not None and client.silent and not task.done():
+                raise wrong
+        return await task
+    except (Unreachable, WrongServer):
+        raise
+    except (ConnectionLost, Timeout) as error:
+        wrong = await wrong_server(where, guess=True) if client.connects <= 1 else None
+        if wrong is not None:
+            raise wrong from error
+        if where.place in str(error):
+            raise
+        raise type(error)(f"{where.place}: {error}") from error
+    finally:
+        task.cancel()
+        await asyncio.wait({task})
 
 
 # -- the admin API -----------------------------------------------------------------------------
@@ -231,8 +345,9 @@ class HubUnavailableError(CommandError):
 class RequestRefusedError(CommandError):
     """The hub refused a request."""
 
-    def __init__(self, message: str, status: int, reason: str):
-        super().__init__(message, BAD_DATA)
+    def __init__(self, message: str, status: int, reason: str, *, is_get: bool = True):
+        usage = status == http.client.BAD_REQUEST and is_get
+        super().__init__(message, BAD_USAGE if usage else BAD_DATA)
         self.status = status
         """HTTP status."""
         self.reason = reason
@@ -250,7 +365,8 @@ def admin_options(command: Command) -> Command:
     """Add the argument and options that name a hub and its admin token."""
     for option in reversed(
         (
-            click.argument("url", default=ADMIN_URL, metavar="[URL]"),
+            click.argument("url", required=False, metavar="[URL]"),
+            _CONTEXT_OPTION,
             click.option(
                 "--data",
                 metavar="DIR",
@@ -268,48 +384,67 @@ def admin_options(command: Command) -> Command:
     return command
 
 
-def admin_hub(url: str, data: str | None, token_file: str | None, ca: str | None) -> AdminHub:
-    """Return the hub that the options describe."""
+def admin_hub(
+    url: str | None,
+    *,
+    context: str | None,
+    data: str | None = None,
+    token_file: str | None = None,
+    ca: str | None = None,
+) -> AdminHub:
+    """Return the hub that the options describe, or that of a context."""
     if data is not None and token_file is not None:
         raise click.UsageError("--data conflicts with --token-file")
-    return AdminHub(url, _token(data, token_file), ca)
+    if context is not None and (url, data, token_file) != (None, None, None):
+        raise click.UsageError("--context conflicts with a URL, --data and --token-file")
+    if (url, data, token_file) == (None, None, None):
+        saved = current_context() if context is None else load_context(context)
+        if saved.admin is not None:
+            token = saved.admin_token or _token(None, None)
+            return AdminHub(saved.admin, token, ca or saved.ca)
+        if context is not None:
+            raise click.UsageError(f"context {context!r} has no --admin address")
+    return AdminHub(url or ADMIN_URL, _token(data, token_file), ca)
 
 
 def _token(data: str | None, token_file: str | None) -> str:
     if token_file is not None:
-        return _token_in(Path(token_file))
+        return token_in(token_file)
     if data is not None:
-        return _token_in(Path(data) / _TOKEN_FILE)
+        return _admin_token_in(Path(data) / _TOKEN_FILE)
     token = os.environ.get(_TOKEN_VARIABLE, "").strip()
     if token:
         return token
     default = Path(_DEFAULT_DATA) / _TOKEN_FILE
     if default.exists():
-        return _token_in(default)
+        return _admin_token_in(default)
     raise click.UsageError(
         f"missing admin token: give --data DIR (the hub's data directory) or --token-file FILE, or "
         f"set {_TOKEN_VARIABLE}"
     )
 
 
-def _token_in(path: Path) -> str:
-    try:
-        token = path.read_text(encoding="utf-8", errors="replace").strip()
-    except (FileNotFoundError, NotADirectoryError) as error:
+def _admin_token_in(path: Path) -> str:
+    if not path.exists():
         raise CommandError(
             f"{path}: no such file; a hub creates {_TOKEN_FILE} in its data directory when it "
             f"starts",
             BAD_USAGE,
-        ) from error
-    if not token or not token.isascii() or not token.isprintable():
-        raise CommandError(f"{path}: not a token; expected one line of printable ASCII", BAD_USAGE)
-    return token
+        )
+    return token_in(str(path))
 
 
 class AdminHub:
     """The admin API of one hub."""
 
-    def __init__(self, url: str, token: str, ca: str | None = None):
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        ca: str | None = None,
+        *,
+        token_options: str = "--data or --token-file",
+    ):
         parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
         try:
             port = parts.port
@@ -324,14 +459,22 @@ class AdminHub:
         self._host, self._port = parts.hostname, port
         self._path = parts.path.rstrip("/")
         self._token = token
+        self._token_options = token_options
         self._is_https = parts.scheme == "https"
         self._tls = None if ca is None else tls_context(ca)
 
     def json(self, path: str, **query: Any) -> Any:
         """Get a resource as JSON."""
-        connection = self._connection(_TIMEOUT_S)
+        return self._json(path, query, None, _TIMEOUT_S)
+
+    def post(self, path: str, body: dict[str, Any], timeout_s: float = _TIMEOUT_S) -> Any:
+        """Post a request and return the response, both as JSON."""
+        return self._json(path, {}, json.dumps(body).encode(), timeout_s)
+
+    def _json(self, path: str, query: dict[str, Any], body: bytes | None, timeout_s: float) -> Any:
+        connection = self._connection(timeout_s)
         try:
-            with self._get(connection, path, query) as response:
+            with self._request(connection, path, query, body) as response:
                 return json.loads(response.read(_MAX_BYTES))
         # Before ValueError: some TLS errors are both.
         except (OSError, http.client.HTTPException) as error:
@@ -345,7 +488,7 @@ class AdminHub:
         """Yield the events of a stream until the hub ends it."""
         connection = self._connection(_STREAM_TIMEOUT_S)
         try:
-            with self._get(connection, path, query) as response:
+            with self._request(connection, path, query) as response:
                 if not (response.getheader("content-type") or "").startswith("text/event-stream"):
                     raise self._not_a_hub()
                 yield from _events(response)
@@ -366,34 +509,43 @@ class AdminHub:
             )
         return http.client.HTTPConnection(self._host, self._port, timeout=timeout_s)
 
-    def _get(
-        self, connection: http.client.HTTPConnection, path: str, query: dict[str, Any]
+    def _request(
+        self,
+        connection: http.client.HTTPConnection,
+        path: str,
+        query: dict[str, Any],
+        body: bytes | None = None,
     ) -> http.client.HTTPResponse:
         given = {name: value for name, value in query.items() if value is not None}
         target = f"{self._path}{path}{f'?{urllib.parse.urlencode(given)}' if given else ''}"
-        connection.request("GET", target, headers={"Authorization": f"Bearer {self._token}"})
+        headers = {"Authorization": f"Bearer {self._token}"}
+        if body is not None:
+            headers["Content-Type"] = "application/json"
+        connection.request("GET" if body is None else "POST", target, body, headers)
+        if not select.select([connection.sock], [], [], _SILENCE_S)[0]:
+            self._check_server()
         response = connection.getresponse()
         if response.status == http.client.OK:
             return response
         with response:
-            raise self._refused(path, response.status, _message(response))
+            raise self._refused(path, response.status, _message(response), is_get=body is None)
 
-    def _refused(self, path: str, status: int, reason: str | None) -> CommandError:
+    def _refused(self, path: str, status: int, reason: str | None, *, is_get: bool) -> CommandError:
         if reason is None:
             return self._not_a_hub()
         if status == http.client.UNAUTHORIZED:
             text = (
                 f"{self.url}: invalid admin token; the hub's own is in {_TOKEN_FILE} in its data "
-                f"directory: give --data or --token-file"
+                f"directory: give {self._token_options}"
             )
-        elif status == http.client.NOT_FOUND:
+        elif status == http.client.NOT_FOUND and is_get:
             text = (
                 f"{self.url}: the hub does not support {path}; it is older than this command: "
                 f"update the hub, or use the wirelake version that it runs"
             )
         else:
             text = f"{self.url}: {reason}"
-        return RequestRefusedError(text, status, reason)
+        return RequestRefusedError(text, status, reason, is_get=is_get)
 
     def _not_a_hub(self) -> CommandError:
         return CommandError(
@@ -402,14 +554,38 @@ class AdminHub:
             BAD_DATA,
         )
 
-    def _unavailable(self, error: Exception) -> HubUnavailableError:
+    def _unavailable(self, error: Exception) -> CommandError:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         if isinstance(error, ssl.SSLCertVerificationError):
             text = f"{self.url}: untrusted certificate ({error.verify_message}): give --ca"
             return HubUnavailableError(text, BAD_DATA)
+        # A server that answers with something else than HTTP, or not in TLS.
+        if not isinstance(error, ConnectionRefusedError | socket.gaierror):
+            try:
+                self._check_server()
+            except HubUnavailableError as found:
+                return found
         return HubUnavailableError(
             f"{self.url}: cannot reach the hub ({why}); is it running? `wirelake hub` starts one "
             f"and prints its addresses",
+            BAD_DATA,
+        )
+
+    def _check_server(self) -> None:
+        """Raise `HubUnavailableError` if the server turns out not to be an admin address."""
+        from wirelake.client.dial import Identified, identify
+
+        port = self._port or (443 if self._is_https else 80)
+        found = asyncio.run(identify(self._host, port))
+        if found is None or found == Identified("http", self._is_https):
+            return
+        if found.protocol == "http":
+            place = f"{found.scheme}://{self.url.partition('://')[2]}"
+            uses = "uses TLS" if found.tls else "does not use TLS"
+            raise HubUnavailableError(f"{self.url}: the hub {uses}; use {place}", BAD_DATA)
+        raise HubUnavailableError(
+            f"{self.url}: not a hub's admin address: the server speaks {found.protocol}; expected "
+            f"the address that the hub prints as `listening admin`",
             BAD_DATA,
         )
 

@@ -7,12 +7,24 @@ from typing import Final
 
 import click
 
-__all__ = ["BAD_DATA", "BAD_USAGE", "EXTRAS", "CommandError", "missing_package", "unknown_name"]
+__all__ = [
+    "BAD_DATA",
+    "BAD_USAGE",
+    "EXTRAS",
+    "INTERRUPTED",
+    "CommandError",
+    "missing_package",
+    "unknown_name",
+]
 
+# The exit codes of every command; `docs/reference/exit-codes.md` describes them.
 BAD_DATA = 1
 """Exit code: the input is invalid, or a server refused or did not answer."""
 BAD_USAGE = 2
 """Exit code: the command line or the environment is wrong."""
+INTERRUPTED = 130
+"""Exit code: Ctrl-C ended a command before its end, as shells report it. Commands that run until
+they are interrupted exit with 0."""
 EXTRAS: Final = {
     "capture": "cli,capture",
     "client": "cli,hub",

@@ -6,12 +6,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 
 from wirelake import __version__
 
-__all__ = ["COMMANDS", "help_text", "main"]
+__all__ = ["COMMANDS", "COMPLETE", "help_text", "main"]
+
+COMPLETE = "_WIRELAKE_COMPLETE"
+"""The variable by which a shell asks for completions; click derives its name from the command's."""
 
 COMMANDS = {
     "protocols": "List protocols, show layouts, write reference pages and Kaitai files.",
@@ -32,9 +36,11 @@ COMMANDS = {
     "publish": "Publish to a topic or a client, over HTTP or a protocol.",
     "subscribe": "Print notifications as they arrive, over any protocol.",
     "ping": "Measure the round-trip time to a server.",
+    "context": "Save servers and credentials under a name: add, use, list, remove.",
     "doctor": "Check that this machine has what Wirelake needs.",
     "simulate": "Generate captures of simulated traffic, with the expected tables.",
     "demo": "Run the whole pipeline on simulated traffic.",
+    "completion": "Print the script that adds tab completion to bash, zsh or fish.",
 }
 """Commands and their summaries, in the order of the help."""
 
@@ -72,7 +78,7 @@ Examples:
   wirelake decode comet --direction c2s --hex 000106
   wirelake read edge.pcapng --table calls --filter 'latency_ns > 50ms'
 
-Exit codes: 0 success, 1 bad data, 2 bad usage.
+Exit codes: 0 success, 1 failure (bad data, refused, no answer), 2 bad usage, 130 interrupted.
 """
 
 
@@ -93,11 +99,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. An error is one line on standard error."""
     args = list(sys.argv[1:] if argv is None else argv)
     try:
-        if not args or args[0] in ("-h", "--help"):
+        if (not args and COMPLETE not in os.environ) or args[:1] in (["-h"], ["--help"]):
             sys.stdout.write(help_text())
             sys.stdout.flush()
             return 0
-        if args[0] == "--version":
+        if args[:1] == ["--version"]:
             sys.stdout.write(f"wirelake {__version__}\n")
             sys.stdout.flush()
             return 0
@@ -127,7 +133,5 @@ def _without_click(error: ModuleNotFoundError) -> int:
 def abandon_output() -> int:
     """Discard further output after a broken pipe, including the flush at interpreter exit."""
     # Python flushes standard output when it exits, and would print a second BrokenPipeError.
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from .errors import BAD_USAGE, CommandError
+from .errors import BAD_USAGE, CommandError, unknown_name
 from .output.text import print_notice
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTEXT",
     "FORMATS",
+    "Group",
     "Reading",
     "TimePoint",
     "captures",
@@ -44,6 +45,7 @@ __all__ = [
     "fraction",
     "hex_bytes",
     "name_value_pairs",
+    "output_file",
     "output_format",
     "protocol_dialects",
     "protocol_options",
@@ -57,6 +59,25 @@ __all__ = [
 
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """click settings of every command."""
+
+
+class Group(click.Group):
+    """A group that reports unknown subcommands in one line, with suggestions."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the subcommand and its arguments."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            raise unknown_name("subcommand", args[0], self.commands, ctx)
+        return super().resolve_command(ctx, args)
+
+
+def output_file(_: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Refuse `-` for an output that cannot be a pipe; a callback of options."""
+    if value == "-":
+        raise click.BadParameter("'-'; expected a file, not standard output", param=param)
+    return value
 
 
 def find_protocol(name: str) -> Protocol:

@@ -37,7 +37,7 @@ from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import WireError, unknown
 
 from .connection import ClientConnection, Notification
-from .errors import AuthFailed, BadCall, BadOption, CallFailed, ConnectionLost, Refused
+from .errors import AuthFailed, BadCall, BadOption, CallFailed, ConnectionLost, OptionText, Refused
 
 __all__ = ["CometConnection"]
 
@@ -86,10 +86,12 @@ class CometConnection(ClientConnection):
         if suite is not None:
             await self._exchange_key(_SECRET_BYTES[suite])
 
-    def _no_key(self) -> str:
+    def _no_key(self) -> OptionText:
         if self.settings.pinned is not None:
-            return "the server's key does not match the pinned key"
-        return "the server offers no key to seal contents; set allow_plaintext to accept that"
+            return lambda name: f"the server's key does not match {name('pinned')}"
+        return lambda name: (
+            f"the server offers no key to seal contents; {name('allow_plaintext')} accepts that"
+        )
 
     def _offered_suite(self, encrypt_key: bytes) -> Suite | None:
         # An unknown or weak key counts as none: the session has already decided whether the

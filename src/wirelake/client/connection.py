@@ -65,6 +65,8 @@ from .errors import (
     ConnectionLost,
     Timeout,
     Unsupported,
+    WrongServer,
+    foreign_reply,
     session_error,
 )
 from .settings import Settings, Where
@@ -124,6 +126,8 @@ class ClientConnection(asyncio.Protocol, ABC):
         self.owner = owner
         self.reason = ""
         """Why the connection ended."""
+        self.first_bytes = b""
+        """The first bytes that arrived; empty while the server is silent."""
         self.lost: asyncio.Future[ConnectionLost] = self.loop.create_future()
         """Done when the transport is closed."""
         try:
@@ -268,6 +272,8 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def data_received(self, data: bytes) -> None:
         """Bytes arrived."""
+        if not self.first_bytes:
+            self.first_bytes = data[:8]
         self.session.receive(data, self.loop.time())
         self._flush()
         # Backpressure: the server stops pushing when this socket is not read. While a reply is
@@ -361,7 +367,17 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     def end_error(self) -> ConnectionLost:
         """Return the error of calls on a closed connection."""
-        return ConnectionLost(f"the connection was closed: {self.reason or 'closed'}")
+        return self._foreign or ConnectionLost(
+            f"the connection was closed: {self.reason or 'closed'}"
+        )
+
+    def no_reply(self) -> ConnectionLost:
+        """Return the error of a call that the end of the connection left without a reply."""
+        return self._foreign or ConnectionLost("the connection ended before the reply arrived")
+
+    @property
+    def _foreign(self) -> WrongServer | None:
+        return foreign_reply(self.protocol, self.settings.where.place, self.first_bytes)
 
     def _events(self) -> None:
         while events := self.session.events():
@@ -567,7 +583,7 @@ def notification_of(data: dict[str, Any]) -> Notification:
 class Result:
     """The result of a call."""
 
-    __slots__ = ("_data", "_in_body", "body", "message", "traces")
+    __slots__ = ("_data", "_in_body", "body", "message", "parts", "traces")
 
     def __init__(
         self,
@@ -576,6 +592,7 @@ class Result:
         *,
         message: Any = None,
         traces: tuple[str, ...] = (),
+        parts: int = 1,
     ):
         self.body = body
         """The bytes: a tny or magline body, the PAYLOAD rows of an ESNP message."""
@@ -583,6 +600,8 @@ class Result:
         """The decoded message, for what is not in body and data."""
         self.traces = traces
         """Trace reports of the call (ESNP, `trace=True`)."""
+        self.parts = parts
+        """How many messages the reply has: several if it is a stream (ESNP)."""
         self._data = data
         self._in_body = data is None
 

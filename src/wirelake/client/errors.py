@@ -8,14 +8,19 @@ ClientError
 ├── Refused            the server refuses, or a limit is reached: `code` and `text`
 │   └── AuthFailed     the id or the token is wrong; there is no retry
 ├── Timeout            no reply in time; the call may have been carried out
-└── ConnectionLost     the connection is closed or cannot be made; a pending call may
-                       have been carried out, and is never sent again
+└── ConnectionLost     the connection is closed; a pending call may have been carried
+    │                  out, and is never sent again
+    ├── Unreachable    no connection can be made: nothing listens at the address
+    └── WrongServer    the server uses another protocol, or TLS where the URL has none
+
+Messages that name an option are functions of its name (`OptionText`): the command line has other
+names for the options, and `named` returns the message with those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from wirelake.protocols.sansio import SessionError
 
@@ -26,30 +31,35 @@ __all__ = [
     "CallFailed",
     "ClientError",
     "ConnectionLost",
+    "OptionText",
     "Refused",
     "Timeout",
+    "Unreachable",
     "Unsupported",
+    "WrongServer",
+    "foreign_reply",
     "session_error",
 ]
-
-
-class ClientError(Exception):
-    """The base class of the client's errors."""
-
-
-class BadCall(ClientError, ValueError):  # noqa: N818
-    """An invalid URL, target, value or option; nothing was sent."""
 
 
 OptionText: TypeAlias = Callable[[Callable[[str], str]], str]
 """Returns a message, given a function that returns what an option is called."""
 
 
-class BadOption(BadCall):
-    """An invalid option of `connect`.
+class ClientError(Exception):
+    """The base class of the client's errors."""
 
-    The command line has other names for the options: `named` returns the message with them.
-    """
+    def named(self, names: Mapping[str, str], prefix: str = "") -> str:  # noqa: ARG002
+        """Return the message with other names of options; those without one get the prefix."""
+        return str(self)
+
+
+class BadCall(ClientError, ValueError):  # noqa: N818
+    """An invalid URL, target, value or option; nothing was sent."""
+
+
+class BadOption(BadCall):
+    """An invalid option of `connect`."""
 
     def __init__(self, text: OptionText):
         super().__init__(text(str))
@@ -67,13 +77,19 @@ class Unsupported(BadCall):
 class _Answered(ClientError):  # noqa: N818
     """A refusal: a code of the protocol, and a text if it has one."""
 
-    def __init__(self, code: int | str, text: str = ""):
-        super().__init__(code, text)
+    def __init__(self, code: int | str, text: str | OptionText = ""):
+        self._text: OptionText = text if callable(text) else lambda _: text
         self.code = code
-        self.text = text
+        self.text = self._text(str)
+        super().__init__(code, self.text)
 
     def __str__(self) -> str:
-        return f"{self.text} ({self.code})" if self.text else str(self.code)
+        return self.named({})
+
+    def named(self, names: Mapping[str, str], prefix: str = "") -> str:
+        """Return the message with other names of options; those without one get the prefix."""
+        text = self._text(lambda name: names.get(name, f"{prefix}{name}"))
+        return f"{text} ({self.code})" if text else str(self.code)
 
 
 class CallFailed(_Answered):
@@ -98,6 +114,31 @@ class Timeout(ClientError, TimeoutError):  # noqa: N818
 
 class ConnectionLost(ClientError, ConnectionError):  # noqa: N818
     """The connection is closed or cannot be made."""
+
+
+class Unreachable(ConnectionLost):
+    """No connection can be made."""
+
+
+class WrongServer(ConnectionLost):
+    """The server uses another protocol, or TLS where the URL has none, or the reverse."""
+
+
+_TLS_ALERT: Final = b"\x15\x03"
+"""How a TLS server replies to bytes that are not TLS: the type `alert`, and the version."""
+_HTTP: Final = b"HTTP/"
+
+
+def foreign_reply(protocol: str, place: str, reply: bytes) -> WrongServer | None:
+    """Return the error for a reply that is TLS or HTTP, by its first bytes; None for others."""
+    if reply.startswith(_TLS_ALERT):
+        return WrongServer(f"{place}: the server uses TLS; use {protocol}s://{place}")
+    if reply.startswith(_HTTP):
+        return WrongServer(
+            f"{place}: this is an HTTP server, such as the admin address of a hub, and not "
+            f"{protocol}; check the port"
+        )
+    return None
 
 
 def session_error(error: SessionError, *, closed: bool) -> ClientError:

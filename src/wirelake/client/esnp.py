@@ -40,7 +40,7 @@ from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import WireError, invalid
 
 from .connection import ClientConnection, Push, Result, notification_of
-from .errors import AuthFailed, BadCall, BadOption, ClientError, ConnectionLost, Timeout
+from .errors import AuthFailed, BadCall, BadOption, ClientError, Timeout
 from .errors import CallFailed as Failure
 from .settings import Where
 
@@ -291,7 +291,7 @@ class EsnpConnection(ClientConnection):
                 self._take_answer(event)
             case CallFailed(id=number, code=code):
                 self._open.pop(number, None)
-                self.fail(number, _no_answer(code))
+                self.fail(number, self._no_answer(code))
             case Traced(id=int() as number, text=text) if number in self._open:
                 self._open[number].traces.append(text)
             case Announced(message=message):
@@ -332,6 +332,13 @@ class EsnpConnection(ClientConnection):
             target = f"{where.service or '_'}/{where.op or '_'}"
             self.owner.pushed(Push(target, read_body((message,))[0], message))
 
+    def _no_answer(self, code: str) -> ClientError:
+        if code == "timeout":
+            return Timeout("no reply in time")
+        if code == "connection_lost":
+            return self.no_reply()
+        return Failure(code, "the answer is too large")
+
 
 def _version(given: Any) -> Version:
     """Return the VERSION row of four numbers, given as a tuple or as text such as 1.0.0.0."""
@@ -348,12 +355,5 @@ def _version(given: Any) -> Version:
 
 def _result(messages: Iterable[Message], last: Message, call: _Open) -> Result:
     body, data = read_body(messages)
-    return Result(body, data, message=last, traces=tuple(call.traces))
-
-
-def _no_answer(code: str) -> ClientError:
-    if code == "timeout":
-        return Timeout("no reply in time")
-    if code == "connection_lost":
-        return ConnectionLost("the connection ended before the reply arrived")
-    return Failure(code, "the answer is too large")
+    parts = max(1, len(call.messages))
+    return Result(body, data, message=last, traces=tuple(call.traces), parts=parts)

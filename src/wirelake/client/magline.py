@@ -144,9 +144,8 @@ class MaglineConnection(NumberedConnection):
             case RequestFailed(seq=seq, error_number=number):
                 self.fail(seq, Failure(number, _error_name(number)))
             case RequestLost(seq=seq, code=code):
-                lost = Timeout("no reply in time")
-                ended = ConnectionLost("the connection ended before the reply arrived")
-                self.fail(seq, lost if code == "timeout" else ended)
+                late = Timeout("no reply in time")
+                self.fail(seq, late if code == "timeout" else self.no_reply())
             case Pushed(business_cmd=number, data=data) if number == NOTIFY_NUMBER:
                 notification = pushed(data)
                 if notification is not None:

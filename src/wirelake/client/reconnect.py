@@ -81,6 +81,11 @@ class ReconnectingClient(ABC):
         return self._connection is not None and self._connection.open
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing has arrived from the server on the last connection."""
+        return self._last is None or not self._last.first_bytes
+
+    @property
     def busy(self) -> int:
         """The number of pending calls."""
         return self._connection.busy if self._connection is not None else 0

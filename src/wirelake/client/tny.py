@@ -34,7 +34,7 @@ from .connection import (
     pushed,
     refusal_text,
 )
-from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
+from .errors import AuthFailed, BadCall, ClientError, Timeout
 from .errors import CallFailed as Failure
 
 __all__ = ["TnyConnection"]
@@ -170,7 +170,7 @@ class TnyConnection(NumberedConnection):
             return Timeout("no reply in time")
         if self.session.last_code == self.auth_code:
             return AuthFailed(self.auth_code, "the id or the token is wrong")
-        return ConnectionLost("the connection ended before the reply arrived")
+        return self.no_reply()
 
 
 def _transform(options: dict[str, Any]) -> TransformConfig:

@@ -4,6 +4,7 @@ From the top down; a module imports only from those below it (import-linter chec
 that there are no cycles):
 
     run          a hub as a process: event loop, signals, output
+    preflight    checks before a start: addresses, certificates, folders
     admin/       HTTP: publish, health, metrics, state
     hub          builds the parts and connects them
     listeners/   one per protocol: its connections, and what it does with their events

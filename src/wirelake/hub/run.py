@@ -22,6 +22,8 @@ from .admin import AdminServer
 from .config import Config, ConfigError
 from .errors import HubError
 from .hub import Hub
+from .observe.access_log import AccessLog
+from .preflight import check_start
 from .rpc.services import Services
 
 __all__ = ["PrintLine", "run_hub"]
@@ -42,13 +44,16 @@ def run_hub(
     *,
     print_line: PrintLine = print,
     reload_config: Callable[[], Config] | None = None,
+    access_log: bool = False,
 ) -> None:
     """Run a hub until SIGTERM or SIGINT.
 
     `reload_config` returns the configuration on SIGHUP. Raises ConfigError for an invalid
-    configuration, and OSError when an address or the data directory cannot be used.
+    configuration, and when an address or the data directory cannot be used; nothing is created
+    then. `access_log` logs connections, sign-ons, publishes and HTTP requests.
     """
-    _loop_runner()(_serve(config, Path(data), services, print_line, reload_config))
+    check_start(config, Path(data))
+    _loop_runner()(_serve(config, Path(data), services, print_line, reload_config, access_log))
 
 
 def _loop_runner() -> Callable[[Coroutine[Any, Any, None]], None]:
@@ -67,12 +72,15 @@ async def _serve(
     services: Services | None,
     print_line: PrintLine,
     reload_config: Callable[[], Config] | None,
+    access_log: bool,
 ) -> None:
     hub = Hub(config, data, services)
-    admin = AdminServer(hub)
+    admin = AdminServer(hub, access_log=access_log)
     with _signals(hub, admin, reload_config):
         await hub.start()
         try:
+            if access_log:
+                hub.tap.add(AccessLog())
             await admin.start()
             _tune_garbage_collector()
             for line in listeners(hub, admin):

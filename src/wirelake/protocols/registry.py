@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from wirelake.wire.errors import unknown
 from wirelake.wire.protocol import Protocol, load_reference
 from wirelake.wire.walk import dynamics
 
@@ -76,7 +77,7 @@ def find(name: str) -> Protocol:
         return found
     points = [point for point in _points() if point.name == name]
     if not points:
-        raise RegistryError(f"unknown protocol {name!r}; expected one of {', '.join(names())}")
+        raise RegistryError(unknown("protocol", name, names()))
     if len({point.value for point in points}) > 1:
         raise BrokenProtocolError(
             f"protocol {name!r} is provided by several packages: {_packages(points)}"

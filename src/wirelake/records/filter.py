@@ -36,6 +36,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wirelake.wire.errors import did_you_mean
+from wirelake.wire.meaning import KINDS
+
 from . import filter_nodes as n
 from .filter_nodes import Column, Columns, resolve
 
@@ -255,6 +258,16 @@ _FITS: Final[dict[str, tuple[str, ...]]] = {
     "bool": ("bool",),
 }
 """By the kind of a column: the literals that it can be compared with."""
+_KNOWN_VALUES: Final[dict[str, tuple[str, ...]]] = {
+    "direction": ("c2s", "s2c"),
+    "kind": KINDS,
+    "outcome": (
+        *("answered", "failed", "lost", "unknown", "open", "orphan"),  # calls
+        *("acked", "unacked", "unsent"),  # deliveries
+        *("closed", "refused", "replaced"),  # tunnels
+    ),
+}
+"""Values of columns with a few fixed ones, in all tables."""
 
 
 class Filter:
@@ -475,6 +488,8 @@ class _Parser:
         if literal.kind not in _FITS[column.kind]:
             self._fail(f"{column.name} is {column.kind}, the value is not", literal)
         value = literal.value
+        if mark in ("==", "!=") and isinstance(value, str):
+            self._check_spelling(column, literal)
         if literal.kind in ("duration", "time"):
             value = self._in_units(column, literal)
         if column.kind == "float":
@@ -482,6 +497,15 @@ class _Parser:
         if column.kind == "integer":
             return _integer(mark, column, value)
         return n.Compare(mark, column, value)
+
+    def _check_spelling(self, column: Column, literal: Token) -> None:
+        """Refuse a value that is almost one of the known values of a column."""
+        # Only if it is similar to one: a table may have values that this version does not know. The
+        # facts of a recorder, which have no protocol, have kinds of their own.
+        known = _KNOWN_VALUES.get(column.name, ()) if "protocol" in self._schema.names else ()
+        similar = did_you_mean(literal.value, known) if literal.value not in known else ""
+        if similar:
+            self._fail(f"unknown value {literal.value!r} of {column.name}{similar}", literal)
 
     def _in_units(self, column: Column, literal: Token) -> int | float:
         unit = column.unit_ns

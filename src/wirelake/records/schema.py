@@ -16,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from wirelake.wire.errors import unknown
 from wirelake.wire.meaning import KINDS
 
 __all__ = ["COMMON", "TABLES", "VERSION", "schema"]
@@ -299,6 +300,5 @@ def schema(table: str, protocols: Sequence[str] = ()) -> pa.Schema:
 
         return messages_schema(protocols)
     if table not in TABLES:
-        known = ", ".join(["messages", *TABLES])
-        raise ValueError(f"unknown table {table!r}; expected one of {known}")
+        raise ValueError(unknown("table", table, ["messages", *TABLES]))
     return TABLES[table]

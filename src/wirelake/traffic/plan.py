@@ -18,6 +18,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
+from wirelake.wire.errors import unknown
+
 from .faults import InjectedFault, fault_table, inject_faults
 from .packets.instances import Instances, instantiate
 from .packets.numbers import Bytes
@@ -287,13 +289,13 @@ def _check(size: int, faults: float, protocols: Sequence[str], style: str) -> No
     if not 0.0 <= faults <= _MAX_FAULTS:
         raise SimulateError(f"invalid fault rate {faults}; expected 0 to {_MAX_FAULTS}")
     if style not in STYLES:
-        raise SimulateError(f"unknown style {style!r}; expected one of {', '.join(STYLES)}")
+        raise SimulateError(unknown("style", style, STYLES))
     known = provider.names()
     if not protocols:
         raise SimulateError(f"no protocols; expected some of {', '.join(known)}")
     for name in protocols:
         if name not in known:
-            raise SimulateError(f"unknown protocol {name!r}; expected one of {', '.join(known)}")
+            raise SimulateError(unknown("protocol", name, known))
 
 
 def _source(style: str, number: int) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "EncodeError",
     "NeedMore",
     "WireError",
+    "did_you_mean",
     "invalid",
     "missing_dependency",
     "unknown",
@@ -151,13 +152,26 @@ class NeedMore(Exception):  # noqa: N818 - a result, not an error
 
 
 def unknown(kind: str, name: object, known: Iterable[object], *, of: str = "") -> str:
-    """Return the text for a name that is not among the known ones; `of` is whose name it is."""
+    """Return the text for a name that is not among the known ones; `of` is whose name it is.
+
+    It lists the known names, and repeats those that are spelled similarly.
+    """
     names = [str(each) for each in known]
     problem = f"unknown {kind} {name!r}{f' of {of}' if of else ''}"
     if not names:
         return f"{problem}; there are none"
-    expected = names[0] if len(names) == 1 else f"one of {', '.join(names)}"
-    return f"{problem}; expected {expected}"
+    if len(names) == 1:
+        return f"{problem}; expected {names[0]}"
+    return f"{problem}; expected one of {', '.join(names)}{did_you_mean(name, names)}"
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return `; did you mean …?` with the known names that are similar; empty without one."""
+    from difflib import get_close_matches  # 5 ms, and only a mistake needs it
+
+    by_case = {each.lower(): each for each in known}
+    similar = get_close_matches(str(name).lower(), by_case, 3, 0.6)
+    return f"; did you mean {' or '.join(by_case[each] for each in similar)}?" if similar else ""
 
 
 def invalid(kind: str, value: object, expected: str) -> str:

@@ -64,6 +64,21 @@ def test_what_cannot_be_done_is_one_line(
     assert errors.count("\n") == 1
 
 
+def test_a_failure_leaves_nothing_behind(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "data"
+    code, _, errors = run(capsys, "add", "~x", "--data", str(data))
+    assert (code, "invalid client id" in errors) == (2, True)
+    assert not data.exists()
+    data.mkdir()
+    for args in (("list",), ("rotate", "anna"), ("remove", "anna")):
+        code, _, errors = run(capsys, *args, "--data", str(data))
+        assert code == 2
+        assert "not the data directory of a hub" in errors
+        assert list(data.iterdir()) == []
+
+
 def test_a_hub_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, _, errors = run(capsys, "list", "--data", str(tmp_path / "nowhere"))
     assert code == 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import signal
 import socket
 import stat
@@ -21,6 +22,7 @@ from tests.hub.session_client import dial
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import sealed_files
 from wirelake.cli.main import main
+from wirelake.hub.store import add_client
 from wirelake.protocols import registry
 from wirelake.protocols.comet.layout import AuthSuccess
 from wirelake.protocols.comet.session import ClientSession
@@ -153,15 +155,117 @@ def test_services_that_are_none_are_one_line(tmp_path: Path, named: str, text: s
     assert_one_line(done.returncode, done.stdout, done.stderr, text)
 
 
-def test_a_port_that_is_taken_is_one_line(tmp_path: Path) -> None:
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str, str]]:
+    """Runs a start that fails, in this process and in an empty folder with `hub.toml`."""
+    monkeypatch.chdir(tmp_path)
+    # The command sets both for its process, which here is that of the tests.
+    monkeypatch.setattr("wirelake.cli.commands.hub._log_to_stderr", lambda _: None)
+    monkeypatch.setattr("os.umask", lambda _: 0)
+
+    def start(*args: str) -> tuple[int, str, str]:
+        capfd.readouterr()
+        code = main(["hub", "--data", "data", "--config", "hub.toml", *args])
+        assert [path.name for path in tmp_path.iterdir()] == ["hub.toml"], "it left files behind"
+        return code, *capfd.readouterr()
+
+    return start
+
+
+@pytest.mark.parametrize("listener", [*registry.BUILT_IN, "admin"])
+def test_a_port_that_is_taken_is_one_line(
+    here: Callable[..., tuple[int, str, str]], tmp_path: Path, listener: str
+) -> None:
+    (tmp_path / "hub.toml").write_text(FREE_PORTS)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        for listener in ("comet", "admin"):
-            (tmp_path / "hub.toml").write_text(
-                FREE_PORTS.replace(f"[{listener}]\nport = 0", f"[{listener}]\nport = {port}")
-            )
-            done = wirelake("hub", "--data", "data", "--config", "hub.toml", cwd=tmp_path)
-            assert_one_line(done.returncode, done.stdout, done.stderr, str(port))
+        text = f"{listener}: address 127.0.0.1:{port} is already in use"
+        assert_one_line(*here("--port", f"{listener}={port}"), text)
+        (tmp_path / "hub.toml").write_text(
+            FREE_PORTS.replace(f"[{listener}]\nport = 0", f"[{listener}]\nport = {port}")
+        )
+        assert_one_line(*here("--record", "recordings"), text)
+
+
+def test_one_port_for_two_listeners(
+    here: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    (tmp_path / "hub.toml").write_text(FREE_PORTS)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    twice = ("--port", f"tny={port}", "--port", f"admin={port}")
+    assert_one_line(*here(*twice), f"admin: address 127.0.0.1:{port} is already in use")
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ('[comet]\nhost = "192.0.2.1"\n', "comet.host: 192.0.2.1 is not an address of this mac"),
+        ('[comet]\nhost = "no-such-host.invalid"\n', "comet.host: unknown host 'no-such-host."),
+        ('[record]\nfolder = "hub.toml"\n', "hub.toml: not a folder"),
+        ('[admin]\ntls = { certificate = "hub.toml", key = "no.pem" }\n', "admin.tls.key: no.pem:"),
+        ('[tny]\ntls = { certificate = "hub.toml", key = "hub.toml" }\n', "tny.tls: hub.toml"),
+    ],
+)
+def test_a_start_that_cannot_work_leaves_nothing_behind(
+    here: Callable[..., tuple[int, str, str]], tmp_path: Path, config: str, text: str
+) -> None:
+    table = config.partition("]")[0] + "]\n"
+    rest = FREE_PORTS.replace(f"{table}port = 0\n", "")
+    (tmp_path / "hub.toml").write_text(
+        f"{config}port = 0\n{rest}" if table in FREE_PORTS else config + rest
+    )
+    assert_one_line(*here(), text)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ("comet", "invalid --port 'comet'; expected NAME=PORT"),
+        ("9620=comet", "invalid --port '9620=comet'; expected NAME=PORT"),
+        ("comet=65536", "expected NAME=PORT with a port 0-65535"),
+        ("comit=1", "did you mean comet?"),
+    ],
+)
+def test_ports_that_are_none(
+    here: Callable[..., tuple[int, str, str]], tmp_path: Path, given: str, text: str
+) -> None:
+    (tmp_path / "hub.toml").write_text(FREE_PORTS)
+    assert_one_line(*here("--port", given), text)
+
+
+def test_verbose_logs_who_came(tmp_path: Path) -> None:
+    with hub_process(tmp_path, "--verbose") as hub:
+        token = add_client(hub.data / "hub.sqlite3", "anna")
+        asyncio.run(_sign_on_and_leave(hub, token))
+        ask(hub, "/v1/publish", {"topic": "@news", "content": "rain"})
+        with socket.create_connection(hub.address("tny"), timeout=20) as peer:
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n" * 1_000)
+            place = "{}:{}".format(*peer.getsockname())
+            while peer.recv(1_000):
+                pass
+        code, errors = hub.end()
+    assert code == 0
+    assert token not in errors
+    assert (hub.data / "admin.token").read_text().strip() not in errors
+    for pattern in (
+        r"INFO wirelake.access: connection \d+ comet from 127.0.0.1:\d+ opened\n",
+        r"INFO wirelake.access: connection \d+ comet from 127.0.0.1:\d+ signed on as \"anna\"\n",
+        r"comet from 127.0.0.1:\d+ closed by \w+: \w+, after \d+\.\d+ s, client \"anna\"\n",
+        r"INFO wirelake.access: published m\w+ to \"@news\", audience 0\n",
+        r"INFO uvicorn.access: 127.0.0.1:\d+ - \"POST /v1/publish HTTP/1.1\" 200\n",
+        rf"tny from {place} closed by \w+: \w+, after",
+    ):
+        assert re.search(pattern, errors), (pattern, errors)
+
+
+async def _sign_on_and_leave(hub: HubProcess, token: str) -> None:
+    reader, writer = await dial(hub.address("comet"))
+    made = Phone(ClientSession(now=asyncio.get_running_loop().time()), reader, writer)
+    assert isinstance(await made.sign_on("anna", token), AuthSuccess)
+    await made.hang_up()
 
 
 @pytest.mark.parametrize(
@@ -213,5 +317,7 @@ def test_init_writes_a_file_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "hub.toml\n")
     again = wirelake("hub", "init", "-o", "hub.toml", cwd=tmp_path)
     assert_one_line(again.returncode, again.stdout, again.stderr, "already exists")
-    shown = wirelake("hub", "init", cwd=tmp_path)
-    assert shown.stdout == (tmp_path / "hub.toml").read_text()
+    for args in ((), ("-o", "-")):
+        shown = wirelake("hub", "init", *args, cwd=tmp_path)
+        assert shown.stdout == (tmp_path / "hub.toml").read_text()
+    assert [path.name for path in tmp_path.iterdir()] == ["hub.toml"]

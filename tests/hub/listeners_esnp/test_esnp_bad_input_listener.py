@@ -7,7 +7,7 @@ from tests.hub.listeners_esnp.peer import REQUEST, connected, esnp_hub, run, sig
 from tests.hub.running import until
 
 from wirelake.protocols.esnp.codec_seed import encode_message
-from wirelake.protocols.esnp.layout import Message, MessageId, Payload
+from wirelake.protocols.esnp.layout import Message, MessageId, OpaqueRow, Payload, RowType
 
 
 @pytest.mark.parametrize(
@@ -75,5 +75,34 @@ def test_a_frame_that_takes_for_ever() -> None:
         async with esnp_hub(clients=["alice"], limits=limits) as it, connected(it) as peer:
             peer.writer.write(b"\x16\x00\x00\x10half")
             await until(lambda: it.hub.counters.drops["esnp", "too_slow"])
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("url", "values"),
+    [
+        ("test/add", {"b": 2}),  # the fast path
+        ("test/sleep", {}),  # the ordinary one
+        ("hub/subscribe", {}),
+        ("hub/publish", {"topic": "@news"}),
+        ("hub/ack", {}),
+        ("hub/auth", {"id": "alice"}),
+    ],
+)
+def test_a_broken_data_row_is_reported_as_broken(url: str, values: dict[str, object]) -> None:
+    """It counts as absent, but the error must not look as if it had never been sent."""
+    broken = OpaqueRow(type=RowType.DATA, data=b"\x02a\x0b\xff")  # a UInt64 without its end
+
+    async def test() -> None:
+        async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as peer:
+            plain = await peer.refusal(url, **values)
+            assert "broken" not in plain
+            text = await peer.refusal(url, broken, **values)
+            assert text.startswith(f"{plain}; a DATA row is broken: ")
+            assert "varint_truncated in " in text
+            # Whatever else is wrong stays as it is.
+            assert "broken" not in await peer.refusal("test/fail", broken)
+            assert await peer.ok("test/add", broken, a=1, b=2) == {"c": 3}
 
     run(test())

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..connect import connected, connection_options, run_client, server_with_calls
+from ..connect import client_errors, connection_options, run_client, server, server_with_calls
+from ..errors import BAD_DATA
 from ..main import COMMANDS
 from ..options import CONTEXT, name_value_pairs, read_input, typed_value
-from ..output.text import body_text, json_line
+from ..output.text import body_text, json_line, print_notice
 
 if TYPE_CHECKING:
     from wirelake.client import Client, Result
@@ -21,7 +22,8 @@ __all__ = ["call", "ping"]
 _CALL_HELP = f"""{COMMANDS["call"]}
 
 URL names the server and the target: service and operation, or a number, as the protocol requires.
-Each NAME=VALUE is an argument; VALUE is JSON, or else text. An s after the protocol selects TLS.
+With a saved context (wirelake context), the target is enough. Each NAME=VALUE is an argument; VALUE
+is JSON, or else text. An s after the protocol selects TLS.
 
 \b
 Examples:
@@ -30,8 +32,6 @@ Examples:
   wirelake call magline://127.0.0.1:9757/0x1002 a=1 b=2 --key hub-data/magline.pub
   wirelake call esnp://127.0.0.1:9600/test/echo --body picture.png
   wirelake call 'esnp://127.0.0.1:9600/test/add?g=blue&to=500' a=1 b=2 --field 'flags=[128]'
-
-Exit codes: 0 success, 1 the call failed or no response, 2 bad usage.
 """
 
 
@@ -75,17 +75,18 @@ def call(
 
     pairs = name_value_pairs("--field", fields)
     options = {name: typed_value(text) for name, text in pairs.items()}
-
-    async def work() -> None:
+    url = server(url, connection)
+    with client_errors():
         target = _target(url, options, stream=stream, trace=trace)
-        async with connected(url, reconnect=False, **connection) as client:
-            if stream:
-                async for part in client.stream(target, given, **options):
-                    _show_result(part, as_json)
-            else:
-                _show_result(await _call(client, target, given, trace, options), as_json)
 
-    run_client(work())
+    async def work(client: Client) -> None:
+        if stream:
+            async for part in client.stream(target, given, **options):
+                _show_result(part, as_json)
+        else:
+            _show_result(await _call(client, target, given, trace, options), as_json)
+
+    run_client(url, connection, work, reconnect=False)
 
 
 _EXAMPLES: Final = {"names": "test/add", "numbers": "1002"}
@@ -124,6 +125,9 @@ async def _call(
     result = await client.call(target, given, trace=trace, **options)
     for report in result.traces:
         click.echo(f"via {report}", err=True)
+    if result.parts > 1:
+        # Of values with the same name in several parts only the first is shown.
+        print_notice("the response is a stream; --stream prints each of its parts")
     return result
 
 
@@ -156,20 +160,18 @@ def _plain(value: Any) -> Any:
 _PING_HELP = f"""{COMMANDS["ping"]}
 
 Sends the heartbeat of the protocol or, if it has none, a request that every server answers. No
-sign-on is needed.
+sign-on is needed. Ctrl-C ends it early; the summary is printed in any case.
 
 \b
 Examples:
   wirelake ping esnp://127.0.0.1:9600
   wirelake ping comet://127.0.0.1:9620 --count 10 --interval 0.2
   wirelake ping magline://127.0.0.1:9757 --key hub-data/magline.pub --json
-
-Exit codes: 0 all pings were answered, 1 one was not, 2 bad usage.
 """
 
 
 @click.command(name="ping", help=_PING_HELP, context_settings=CONTEXT)
-@click.argument("url")
+@click.argument("url", required=False)
 @click.option(
     "--count", type=click.IntRange(min=1), default=4, show_default=True, metavar="N", help="Pings."
 )
@@ -184,25 +186,39 @@ Exit codes: 0 all pings were answered, 1 one was not, 2 bad usage.
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
-def ping(url: str, count: int, interval_s: float, as_json: bool, **connection: Any) -> None:
-    """Ping a server."""
+def ping(url: str | None, count: int, interval_s: float, as_json: bool, **connection: Any) -> int:
+    """Ping a server; return the exit code."""
+    round_trips_s: list[float] = []
+    sent = 0
 
-    async def work() -> list[float]:
-        round_trips_s: list[float] = []
-        async with connected(url, reconnect=False, **connection) as client:
-            place = client.settings.where.place
-            for number in range(1, count + 1):
-                if number > 1:
-                    await asyncio.sleep(interval_s)
-                round_trips_s.append(await client.ping())
-                _show_ping(place, number, round_trips_s[-1] * 1000, as_json)
-        return round_trips_s
+    async def work(client: Client) -> None:
+        nonlocal sent
+        place = client.settings.where.place
+        for number in range(1, count + 1):
+            if number > 1:
+                await asyncio.sleep(interval_s)
+            sent = number
+            round_trips_s.append(await client.ping())
+            _show_ping(place, number, round_trips_s[-1] * 1000, as_json)
 
-    round_trips_ms = [seconds * 1000 for seconds in run_client(work())]
-    if not as_json:
-        low, high = min(round_trips_ms), max(round_trips_ms)
-        mean = sum(round_trips_ms) / count
-        click.echo(f"{count} answered; min/avg/max {low:.3f}/{mean:.3f}/{high:.3f} ms")
+    try:
+        run_client(server(url, connection), connection, work, reconnect=False)
+    except KeyboardInterrupt:
+        if not sent:
+            raise
+    finally:
+        if sent and not as_json:
+            click.echo(_ping_summary(sent, [seconds * 1000 for seconds in round_trips_s]))
+    return 0 if round_trips_s else BAD_DATA
+
+
+def _ping_summary(sent: int, round_trips_ms: list[float]) -> str:
+    answered = len(round_trips_ms)
+    head = f"{sent} sent, {answered} answered"
+    if not answered:
+        return head
+    low, high = min(round_trips_ms), max(round_trips_ms)
+    return f"{head}; min/avg/max {low:.3f}/{sum(round_trips_ms) / answered:.3f}/{high:.3f} ms"
 
 
 def _show_ping(place: str, number: int, round_trip_ms: float, as_json: bool) -> None:

@@ -10,7 +10,7 @@ import click
 
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT, Reading, captures, protocol_options
+from ..options import CONTEXT, Group, Reading, captures, output_file, protocol_options
 from ..output.text import counted, json_line, printable, time_text
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ Examples:
 """
 
 
-@click.group(name="capture", help=_HELP, context_settings=CONTEXT)
+@click.group(name="capture", help=_HELP, cls=Group, context_settings=CONTEXT)
 def command() -> None:
     """Work on capture files."""
 
@@ -93,7 +93,13 @@ def info(files: tuple[str, ...], as_json: bool) -> int:
 
 @command.command(name="repair", help=_REPAIR_HELP, context_settings=CONTEXT)
 @click.argument("file")
-@click.option("-o", "--output", metavar="OUT", help="Repaired file; must not exist yet.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    callback=output_file,
+    help="Repaired file; must not exist yet.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def repair(file: str, output: str | None, as_json: bool) -> None:
     """Write a repaired copy."""
@@ -126,7 +132,14 @@ def repair(file: str, output: str | None, as_json: bool) -> None:
 
 @command.command(name="redact", help=_REDACT_HELP, context_settings=CONTEXT)
 @click.argument("file")
-@click.option("-o", "--output", required=True, metavar="OUT", help="The copy; must not exist yet.")
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="OUT",
+    callback=output_file,
+    help="The copy; must not exist yet.",
+)
 @click.option("--bodies", is_flag=True, help="Zero message bodies, too.")
 @click.option("--addresses", is_flag=True, help="Replace host addresses by pseudonyms.")
 @click.option(

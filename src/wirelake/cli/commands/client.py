@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +11,20 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT, duration
+from ..options import CONTEXT, Group, duration
 from ..output.text import json_line, time_text
 
-__all__ = ["CONFIG", "DATA", "EXPIRES", "OVERLAP", "AccountGroup", "command", "database", "expiry"]
+__all__ = [
+    "CONFIG",
+    "DATA",
+    "EXPIRES",
+    "OVERLAP",
+    "AccountGroup",
+    "command",
+    "database",
+    "expiry",
+    "new_database",
+]
 
 _HELP = f"""{COMMANDS["client"]}
 
@@ -29,7 +41,7 @@ Examples:
 """
 
 
-class AccountGroup(click.Group):
+class AccountGroup(Group):
     """Reports errors of the store as usage errors."""
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -79,12 +91,38 @@ OVERLAP = click.option(
 )
 
 
-def database(data: str, config_file: str | None) -> Path:
-    """Return the path of the hub's database."""
+def database(data: str, config_file: str | None, *, new: bool = False) -> Path:
+    """Return the path of the hub's database, which exists unless it may be new."""
     from wirelake.hub.config import load_config
     from wirelake.hub.store import database_path
 
-    return database_path(load_config(config_file).store.path, Path(data))
+    path = database_path(load_config(config_file).store.path, Path(data))
+    if not new and path.parent.is_dir() and not path.exists():
+        raise CommandError(
+            f"{path}: no such file: not the data directory of a hub; give it with --data", BAD_USAGE
+        )
+    return path
+
+
+@contextmanager
+def new_database(data: str, config_file: str | None) -> Iterator[Path]:
+    """Create the data directory, as an account may be added before the first start of the hub.
+
+    A failure leaves nothing behind.
+    """
+    import shutil
+
+    from wirelake.hub.config import ConfigError
+
+    path = database(data, config_file, new=True)
+    created = not Path(data).exists()
+    Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        yield path
+    except ConfigError:
+        if created:
+            shutil.rmtree(data)
+        raise
 
 
 def expiry(expires_ms: int) -> str:
@@ -101,9 +139,8 @@ def add(id: str, lifetime_s: float, data: str, config_file: str | None) -> None:
     """Add a client and print its token."""
     from wirelake.hub.store import add_client
 
-    # Clients may be added before the first start of the hub.
-    Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
-    click.echo(add_client(database(data, config_file), id, lifetime_s=lifetime_s))
+    with new_database(data, config_file) as path:
+        click.echo(add_client(path, id, lifetime_s=lifetime_s))
 
 
 @command.command(name="rotate", context_settings=CONTEXT)

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from ..errors import BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
-from ..options import CONTEXT
+from ..options import CONTEXT, Group, name_value_pairs
 from ..output.text import print_notice
 
 if TYPE_CHECKING:
@@ -21,32 +22,26 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
+_ADMIN: Final = "admin"
+_MAX_PORT: Final = 65_535
+
 _HELP = f"""{COMMANDS["hub"]}
 
 Without a subcommand, runs until SIGTERM or Ctrl-C. Prints its addresses, then `ready`. SIGHUP
-reloads limits and certificates.
+reloads limits and certificates. A start that fails, because of an address in use for example,
+leaves no files behind.
 
 \b
 Examples:
   wirelake hub --data hub-data --demo
+  wirelake hub --demo --port comet=19620 --port admin=0 --verbose
   wirelake hub init -o hub.toml
   wirelake hub --data hub-data --config hub.toml --record recordings
 """
 
 
-class _HubGroup(click.Group):
-    """Reports unknown subcommands in one line."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands and not args[0].startswith("-"):
-            raise unknown_name("subcommand", args[0], self.commands, ctx)
-        return super().resolve_command(ctx, args)
-
-
 @click.group(
-    name="hub", help=_HELP, cls=_HubGroup, context_settings=CONTEXT, invoke_without_command=True
+    name="hub", help=_HELP, cls=Group, context_settings=CONTEXT, invoke_without_command=True
 )
 @click.option(
     "--data",
@@ -66,7 +61,18 @@ class _HubGroup(click.Group):
     metavar="MODULE:NAME",
     help="Services to run: an instance of wirelake.hub.rpc.services.Services.",
 )
-@click.option("--verbose", is_flag=True, help="Log at level INFO instead of WARNING.")
+@click.option(
+    "--port",
+    "ports",
+    multiple=True,
+    metavar="NAME=PORT",
+    help="Port of a protocol's listener, or of `admin`; 0 chooses a free one; repeatable.",
+)
+@click.option(
+    "--verbose",
+    is_flag=True,
+    help="Log more: each connection, sign-on, publish and HTTP request, on standard error.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -75,32 +81,46 @@ def command(
     record: str | None,
     demo: bool,
     named: str | None,
+    ports: tuple[str, ...],
     verbose: bool,
 ) -> None:
     """Run the hub."""
     if ctx.invoked_subcommand is not None:
         return
     _log_to_stderr(verbose)
-    _run(data, config_file, record, demo, named)
-
-
-def _run(
-    data: str, config_file: str | None, record: str | None, demo: bool, named: str | None
-) -> None:
     from wirelake.hub.config import ConfigError
     from wirelake.hub.run import run_hub
 
     os.umask(0o077)  # data and recordings are private to the user
 
     def read() -> Config:
-        return _config(config_file, record, demo)
+        return _config(config_file, record, demo, _ports(ports))
 
     try:
         config = read()
         _report_broken_protocols()
-        run_hub(config, data, _services(demo, named), print_line=_print_line, reload_config=read)
+        run_hub(
+            config,
+            data,
+            _services(demo, named),
+            print_line=_print_line,
+            reload_config=read,
+            access_log=verbose,
+        )
     except ConfigError as error:
         raise CommandError(str(error), BAD_USAGE) from error
+
+
+def _ports(given: tuple[str, ...]) -> dict[str, int]:
+    """Parse repeated `--port NAME=PORT` options."""
+    ports: dict[str, int] = {}
+    for name, text in name_value_pairs("--port", given, "NAME=PORT").items():
+        if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > _MAX_PORT:
+            raise click.UsageError(
+                f"invalid --port {f'{name}={text}'!r}; expected NAME=PORT with a port 0-{_MAX_PORT}"
+            )
+        ports[name] = int(text)
+    return ports
 
 
 def _report_broken_protocols() -> None:
@@ -117,7 +137,9 @@ def _print_line(line: str) -> None:
     sys.stdout.flush()
 
 
-def _config(config_file: str | None, record: str | None, demo: bool) -> Config:
+def _config(
+    config_file: str | None, record: str | None, demo: bool, ports: dict[str, int]
+) -> Config:
     """Load the configuration and apply the options of the command line."""
     from msgspec.structs import replace
 
@@ -130,6 +152,13 @@ def _config(config_file: str | None, record: str | None, demo: bool) -> Config:
     if demo:
         for name in config.listeners:
             config = config.with_listener(name, **registry.binding(name).demo_settings)
+    for name, port in ports.items():
+        if name == _ADMIN:
+            config = replace(config, admin=replace(config.admin, port=port))
+        elif name in config.listeners:
+            config = config.with_listener(name, port=port)
+        else:
+            raise unknown_name("listener", name, [*config.listeners, _ADMIN])
     return config
 
 
@@ -181,7 +210,7 @@ def init(output: str | None) -> None:
     from wirelake.hub.config import config_text
 
     _report_broken_protocols()
-    if output is None:
+    if output is None or output == "-":
         click.echo(config_text(), nl=False)
         return
     try:

@@ -14,7 +14,7 @@ import click
 
 from ..errors import unknown_name
 from ..main import COMMANDS
-from ..options import CONTEXT, check_dialect, find_protocol, protocol_dialects
+from ..options import CONTEXT, Group, check_dialect, find_protocol, protocol_dialects
 from ..output.text import json_line, print_notice, write_files
 
 if TYPE_CHECKING:
@@ -34,7 +34,13 @@ Examples:
 """
 
 
-@click.group(name="protocols", help=_HELP, context_settings=CONTEXT, invoke_without_command=True)
+@click.group(
+    name="protocols",
+    help=_HELP,
+    cls=Group,
+    context_settings=CONTEXT,
+    invoke_without_command=True,
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @click.pass_context
 def command(ctx: click.Context, as_json: bool) -> None:

@@ -1,6 +1,9 @@
 """`wirelake tail`: live messages of a hub.
 
-12:34:56.123456  esnp     → phone-1            request   request      test/add        a=1 b=2
+12:34:56.123456  esnp     →  phone-1             request   test/add  a=1 b=2
+12:34:56.124012  esnp     ←  phone-1             response  test/add  ok  c=3
+
+A response has no target of its own: the view remembers that of the request.
 """
 
 from __future__ import annotations
@@ -19,16 +22,25 @@ from ..connect import AdminHub, HubUnavailableError, RequestRefusedError, admin_
 from ..errors import BAD_DATA, BAD_USAGE
 from ..main import COMMANDS
 from ..options import CONTEXT
-from ..output.text import counted, json_line, print_notice, printable, time_text
+from ..output.text import (
+    counted,
+    json_line,
+    print_notice,
+    printable,
+    time_text,
+    unsigned,
+    unsigned_values,
+)
 
 __all__ = ["MessageView", "command"]
 
 _HELP = f"""{COMMANDS["tail"]}
 
 URL is the hub's admin address; the token is in the hub's data directory. Prints one line per
-message: time, protocol, direction (→ is to the hub), client, kind, name, target, ids, and a summary
-of its fields. Tokens and keys are masked. If the output is too slow, messages are skipped and
-counted. While a tail runs, the hub decodes all messages, which costs CPU time.
+message: time, protocol, direction (→ is to the hub), client, kind, name, target (of a response:
+that of its request), status and reason, a summary of its fields, and ids. Tokens and keys are
+masked. If the output is too slow, messages are skipped and counted. While a tail runs, the hub
+decodes all messages, which costs CPU time.
 
 \b
 Examples:
@@ -57,19 +69,17 @@ _RETRY_INTERVAL_S: Final = 1.0
 )
 @click.option("--retry", is_flag=True, help="Reconnect when the hub goes away.")
 def command(
-    url: str,
-    data: str | None,
-    token_file: str | None,
-    ca: str | None,
+    url: str | None,
     condition: str | None,
     protocol: str | None,
     as_json: bool,
     as_hex: bool,
     count: int | None,
     retry: bool,
+    **admin: Any,
 ) -> int:
     """Print messages."""
-    hub = admin_hub(url, data, token_file, ca)
+    hub = admin_hub(url, **admin)
     printer = _Printer(count, as_json=as_json, as_hex=as_hex)
     query = {"filter": condition, "protocol": protocol, "bytes": 1 if as_hex else None}
     # The filter is compiled by the hub, which knows its protocols; an error in it is bad usage.
@@ -131,7 +141,7 @@ class _Printer:
 
     def _lines(self, row: dict[str, Any]) -> Iterator[str]:
         if self._json:
-            yield json_line(row)
+            yield json_line(unsigned_values(row))
             return
         if self._view is None:
             width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
@@ -143,6 +153,11 @@ class _Printer:
 
 _INDENT: Final = " " * 17
 _CLIENT_WIDTH: Final = 18
+_NARROW: Final = 100
+"""Width of a terminal below which client and time are shorter."""
+_NARROW_CLIENT_WIDTH: Final = 12
+_MAX_REQUESTS: Final = 10_000
+"""Requests whose targets are remembered for their responses."""
 _DEFAULT_WIDTH: Final = 1_000
 """Longest line when the output is not a terminal."""
 _ROUTINE: Final = frozenset(
@@ -167,6 +182,9 @@ class MessageView:
     def __init__(self, width: int | None, *, as_hex: bool):
         self._width = width
         self._hex = as_hex
+        self._narrow = width is not None and width < _NARROW
+        self._targets: dict[tuple[int, int], str] = {}
+        """Targets of requests without a response yet, by connection and message id."""
 
     def lines(self, row: Mapping[str, Any]) -> Iterator[str]:
         """Yield the lines of a message."""
@@ -177,29 +195,48 @@ class MessageView:
 
     def _line(self, row: Mapping[str, Any]) -> str:
         inward = row["direction"] == "c2s"
-        status = row["status"] or ""
+        status, kind, name = row["status"] or "", row["kind"] or "", row["name"] or ""
+        room = _NARROW_CLIENT_WIDTH if self._narrow else _CLIENT_WIDTH
+        time = time_text(row["ts_ns"]).partition(" ")[2]
         head = [
-            (time_text(row["ts_ns"]).partition(" ")[2], "dim"),
+            (time[:-3] if self._narrow else time, "dim"),
             (f"{row['protocol']:<7}", "bold"),
             ("→" if inward else "←", "cyan" if inward else "green"),
-            (f"{_cut(_client(row), _CLIENT_WIDTH):<{_CLIENT_WIDTH}}", ""),
-            (f"{row['kind'] or '':<8}", ""),
-            (f"{printable(row['name'] or ''):<12}", "cyan"),
+            (f"{_cut(_client(row), room):<{room}}", ""),
+            (f"{kind:<8}", ""),
         ]
+        # What matters most comes first: a narrow terminal cuts the end.
         rest = [
-            (printable(row["target"] or ""), "bold"),
+            ("" if name == kind else printable(name), "cyan"),
+            (printable(self._target(row)), "bold"),
             (printable(status), "green" if status == "ok" else "red"),
-            (", ".join(map(printable, _ids(row))), "dim"),
+            (printable(row["reason"] or ""), "red"),
             (_summary(row), ""),
+            (", ".join(map(printable, _ids(row))), "dim"),
         ]
         return self._fitting([*head, *(each for each in rest if each[0])])
 
+    def _target(self, row: Mapping[str, Any]) -> str:
+        """Return the target of a message, or of the request that it answers."""
+        target, connection = row["target"] or "", row["connection"]
+        if row["kind"] == "request" and target and row["message_id"] is not None:
+            self._targets[connection, row["message_id"]] = target
+            if len(self._targets) > _MAX_REQUESTS:  # requests that were never answered
+                del self._targets[next(iter(self._targets))]
+        elif not target and row["reply_to"] is not None:
+            key = connection, row["reply_to"]
+            # A part is not the last answer: the request stays.
+            found = self._targets.get(key) if row["kind"] == "part" else self._targets.pop(key, "")
+            target = found or ""
+        return target
+
     def _fitting(self, cells: list[tuple[str, str]]) -> str:
         left = _DEFAULT_WIDTH if self._width is None else self._width
-        shown = []
+        shown: list[str] = []
         for text, style in cells:
             if left <= 1:
-                break
+                # A gap of two was left for this cell, unless the line is full.
+                return "  ".join(shown) + "…" * (left > -2)
             cell = _cut(text, left)
             shown.append(_styled(cell, style))
             left -= len(cell) + 2
@@ -222,10 +259,10 @@ def _ids(row: Mapping[str, Any]) -> list[str]:
 
 
 def _summary(row: Mapping[str, Any]) -> str:
-    """Return the reason, and the body if it is text, else the fields."""
+    """Return the body if it is text, else the fields."""
     if row.get("masked"):
         return "(secret)"
-    parts = [printable(row["reason"])] if row["reason"] else []
+    parts = []
     body = row.get("body")
     if isinstance(body, str) and body:
         parts.append(printable(body))
@@ -269,7 +306,8 @@ def _row(kind: str, row: Any) -> Iterator[str]:
 def _typed_value(value: Mapping[str, Any]) -> Any:
     """Return a typed ESNP value: a number, text, or bytes as text if they are UTF-8."""
     if value.get("bytes") is None:
-        return next((value[key] for key in _VALUE_KEYS if value.get(key) is not None), "")
+        found = next((value[key] for key in _VALUE_KEYS if value.get(key) is not None), "")
+        return unsigned(value.get("type"), found) if isinstance(found, int) else found
     data = base64.b64decode(value["bytes"])
     try:
         return data.decode()

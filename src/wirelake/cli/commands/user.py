@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from wirelake.hub.roles import Role
@@ -11,7 +9,7 @@ from wirelake.hub.roles import Role
 from ..main import COMMANDS
 from ..options import CONTEXT, duration
 from ..output.text import json_line
-from .client import CONFIG, DATA, OVERLAP, AccountGroup, database, expiry
+from .client import CONFIG, DATA, OVERLAP, AccountGroup, database, expiry, new_database
 
 __all__ = ["command"]
 
@@ -62,8 +60,8 @@ def add(id: str, role: str, lifetime_s: float, data: str, config_file: str | Non
     """Add a user and print the token."""
     from wirelake.hub.store import add_user
 
-    Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
-    click.echo(add_user(database(data, config_file), id, role, lifetime_s=lifetime_s))
+    with new_database(data, config_file) as path:
+        click.echo(add_user(path, id, role, lifetime_s=lifetime_s))
 
 
 @command.command(name="rotate", context_settings=CONTEXT)

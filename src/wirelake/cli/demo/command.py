@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..main import COMMANDS
-from ..options import CONTEXT
+from ..options import CONTEXT, output_file
 from ..output.text import json_line
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ _KEPT = "wirelake-demo"
     "--html",
     "page",
     metavar="FILE",
+    callback=output_file,
     default="wirelake-demo.html",
     show_default=True,
     help="File of the HTML report.",

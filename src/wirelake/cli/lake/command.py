@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from ..completion import prepare
 from ..errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
 from ..options import CONTEXT
@@ -55,7 +56,7 @@ class _LakeCommands(click.Group):
         subcommand: click.Command = getattr(
             importlib.import_module(f"{__package__}.{module}"), attribute
         )
-        return subcommand
+        return prepare(subcommand)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

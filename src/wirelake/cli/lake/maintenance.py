@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options import CONTEXT, duration, size
+from ..options import CONTEXT, duration, output_file, size
 from ..output.text import counted, json_line
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _print_json(record: Record | None) -> None:
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
-@click.argument("out", metavar="OUT")
+@click.argument("out", metavar="OUT", callback=output_file)
 @click.option(
     "--format", "form", type=click.Choice(("delta", "iceberg")), required=True, help="Table format."
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options import CONTEXT, TimePoint, time_point
+from ..options import CONTEXT, TimePoint, output_file, time_point
 
 if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
@@ -42,7 +42,9 @@ per doubling of the latency; their error is at most 1/8.
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option("--html", "page", metavar="FILE", help="Output file for an HTML page.")
+@click.option(
+    "--html", "page", metavar="FILE", callback=output_file, help="Output file for an HTML page."
+)
 @click.option(
     "--since",
     type=time_point,

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..errors import BAD_USAGE, CommandError
-from .text import json_text
+from .text import json_text, unsigned
 
 __all__ = [
     "SORT_COLUMNS",
@@ -281,6 +281,11 @@ def _structs(array: pa.StructArray) -> list[Any]:
         name = field.name
         for place, value in _indexed(column):
             rows[place][name] = value
+    # A self-describing value: its type says whether the integer is unsigned.
+    if {"parent", "type", "int"} <= {field.name for field in array.type}:
+        for row in rows:
+            if row.get("int", 0) < 0:
+                row["int"] = unsigned(row["type"], row["int"])
     return rows
 
 

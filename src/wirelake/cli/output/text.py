@@ -7,6 +7,7 @@ when something is drawn: every command imports this module, also for `--help`.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -32,6 +33,8 @@ __all__ = [
     "second_progress",
     "spinner",
     "time_text",
+    "unsigned",
+    "unsigned_values",
     "write_files",
 ]
 
@@ -73,6 +76,40 @@ def duration_text(ns: int) -> str:
     if abs(ns) >= 1_000_000:
         return f"{ns / 1_000_000:.3g} ms"
     return f"{ns / 1_000:.3g} us" if abs(ns) >= 1_000 else f"{ns} ns"
+
+
+def unsigned(kind: int | None, value: int) -> int:
+    """Return the integer of a self-describing value with this type number.
+
+    Tables have an unsigned 64-bit integer as the signed one of the same bits.
+    """
+    if kind is None or value >= 0:
+        return value
+    return value + (1 << 64) if kind in _unsigned_types() else value
+
+
+def unsigned_values(value: Any) -> Any:
+    """Return JSON data with the integers of all self-describing values in it as they are meant."""
+    if isinstance(value, list):
+        return [unsigned_values(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    found = {name: unsigned_values(each) for name, each in value.items()}
+    if "parent" in found and isinstance(found.get("int"), int):
+        found["int"] = unsigned(found.get("type"), found["int"])
+    return found
+
+
+@functools.cache
+def _unsigned_types() -> frozenset[int]:
+    from wirelake.protocols import registry
+    from wirelake.wire.model import Varint
+
+    return frozenset(
+        number
+        for number, kind in registry.value_types().items()
+        if isinstance(kind, Varint) and kind.bits == 64 and not kind.signed
+    )
 
 
 def json_line(data: Any) -> str:

@@ -32,6 +32,8 @@ from . import table_view
 
 __all__ = ["FaultCounter", "Request", "run"]
 
+_NOT_A_CAPTURE: Final = "unknown_file"
+"""The fault of a file that is not a capture."""
 _FALLBACK_WIDTH: Final = 80
 """Width of a terminal that does not report one."""
 
@@ -65,6 +67,7 @@ class FaultCounter:
 
     def report(self, files: tuple[str, ...], *, all_read: bool) -> None:
         """Print the number of faults, if there are any."""
+        del self.codes[_NOT_A_CAPTURE]  # reported by name, at the end
         count = self.codes.total()
         if not count:
             return
@@ -216,7 +219,8 @@ def _table(job: _Job) -> bool:
                 first.add(batch)
     rows = first.table()
     with output.output(job.request.output) as stream:
-        written = table_view.write_table(stream, rows, names, _width(job.request))
+        importance = None if job.options.columns else table_view.IMPORTANCE[table]
+        written = table_view.write_table(stream, rows, names, _width(job.request), importance)
     count = counted(first.count, "row")
     if first.count > rows.num_rows:
         count = f"first {rows.num_rows:,} of {count} by {time}; --limit 0 shows all"

@@ -15,7 +15,15 @@ from rich.cells import cell_len, set_cell_size
 from ..output.rows import values_of
 from ..output.text import duration_text, json_text, printable, time_text
 
-__all__ = ["COLUMNS", "DEFAULT_ROWS", "TIMES", "FirstRows", "WrittenTable", "write_table"]
+__all__ = [
+    "COLUMNS",
+    "DEFAULT_ROWS",
+    "IMPORTANCE",
+    "TIMES",
+    "FirstRows",
+    "WrittenTable",
+    "write_table",
+]
 
 DEFAULT_ROWS: Final = 50
 """Rows of a table without --limit."""
@@ -79,13 +87,42 @@ _ID_SUFFIXES: Final = ("_ns", "_id", "_to", "_port", "_link", "connection", "fla
 """Suffixes of columns whose numbers are ids, not quantities."""
 _ELASTIC: Final = frozenset({"detail", "target", "reason", "file", "body", "client"})
 """Columns that are still useful when truncated."""
-_DROP_ORDER: Final = (
-    "direction", "protocol", "closed_how", "server_port", "closed_by", "status", "cause",
-    "switches", "acks", "sends", "topic", "note", "flags", "src_port", "size_bytes",
-    "present_bytes", "missing_bytes", "field", "offset", "file", "client_port", "ignored_bytes",
-    "undecryptable_bytes", "gap_bytes",
-)  # fmt: skip
-"""Columns to drop on a narrow terminal, starting with the last."""
+IMPORTANCE: Final[dict[str, tuple[str, ...]]] = {
+    "messages": (
+        "ts_ns", "protocol", "kind", "target", "status", "direction", "name", "connection",
+        "size_bytes",
+    ),
+    "packets": (
+        "ts_ns", "src", "src_port", "dst", "dst_port", "payload_bytes", "flags", "note",
+        "direction", "connection",
+    ),
+    "faults": (
+        "ts_ns", "protocol", "code", "detail", "direction", "connection", "missing_bytes",
+        "present_bytes", "file", "offset", "field",
+    ),
+    "coverage": (
+        "connection", "direction", "protocol", "faults", "gap_bytes", "faulty_bytes", "messages",
+        "span_bytes", "decoded_bytes", "undecryptable_bytes", "ignored_bytes",
+    ),
+    "calls": (
+        "request_ns", "target", "outcome", "latency_ns", "status", "protocol", "client", "cause",
+        "connection",
+    ),
+    "deliveries": (
+        "first_sent_ns", "notification", "outcome", "latency_ns", "client", "topic", "sends",
+        "acks", "first_connection",
+    ),
+    "connections": (
+        "first_ns", "connection", "protocol", "client", "duration_ns", "closed_by", "faults",
+        "messages_c2s", "messages_s2c", "client_address", "closed_how", "client_port",
+        "server_port",
+    ),
+    "tunnels": (
+        "first_ns", "connection", "outcome", "user_address", "closed_by", "messages_c2s",
+        "messages_s2c", "switches", "user_port", "first_link",
+    ),
+}  # fmt: skip
+"""By table: the same columns, the most important first. A narrow terminal shows those that fit."""
 
 
 class FirstRows:
@@ -122,12 +159,19 @@ class WrittenTable(NamedTuple):
 
 
 def write_table(
-    stream: BinaryIO, table: pa.Table, names: Sequence[str], width: int | None
+    stream: BinaryIO,
+    table: pa.Table,
+    names: Sequence[str],
+    width: int | None,
+    importance: Sequence[str] | None = None,
 ) -> WrittenTable:
-    """Write the columns that fit; all of them if `width` is None."""
+    """Write the columns that fit; all of them if `width` is None.
+
+    `importance` has the same names, the most important first; by default their order.
+    """
     date = _only_date(table, names) if width is not None else None
     columns = {name: _cells(name, table.column(name), date) for name in names}
-    widths = _fitting(columns, width)
+    widths = _fitting(columns, width, importance or names)
     right = {name for name in widths if _is_quantity(table.schema.field(name))}
     header = _line({name: name for name in widths}, widths, right)
     lines = [click.style(header, bold=True) if width is not None else header]
@@ -152,24 +196,23 @@ def _sized(cell: str, width: int, *, right: bool) -> str:
     return f"{' ' * missing}{cell}" if right else f"{cell}{' ' * missing}"
 
 
-def _fitting(columns: Mapping[str, list[str]], width: int | None) -> dict[str, int]:
+def _fitting(
+    columns: Mapping[str, list[str]], width: int | None, importance: Sequence[str]
+) -> dict[str, int]:
     """Return the columns that fit, and their widths."""
     widths = {name: max(map(cell_len, [name, *cells])) for name, cells in columns.items()}
     if width is None or _total(widths) <= width:
         return widths
     widest = {name: min(each, _MAX_CELL_WIDTH, width) for name, each in widths.items()}
-    least = {
-        name: min(each, _MIN_ELASTIC_WIDTH) if name in _ELASTIC else each
-        for name, each in widest.items()
-    }
-    drop_order = sorted(
-        least, key=lambda name: _DROP_ORDER.index(name) if name in _DROP_ORDER else -1
-    )
-    while len(least) > 1 and _total(least) > width:
-        del least[drop_order.pop()]
+    least: dict[str, int] = {}
+    # A column that is too wide does not keep out less important ones behind it.
+    for name in importance:
+        narrow = min(widest[name], _MIN_ELASTIC_WIDTH) if name in _ELASTIC else widest[name]
+        if not least or _total(least) + 2 + narrow <= width:
+            least[name] = narrow
     for name, narrow in least.items():
         least[name] = min(widest[name], narrow + width - _total(least))
-    return least
+    return {name: least[name] for name in columns if name in least}
 
 
 def _total(widths: Mapping[str, int]) -> int:

@@ -54,16 +54,14 @@ Exit codes: 0 interrupted, 1 cannot reach the hub or it refused, 2 bad usage.
 @click.option("--once", is_flag=True, help="Print one view and exit.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per interval.")
 def command(
-    url: str,
-    data: str | None,
-    token_file: str | None,
-    ca: str | None,
+    url: str | None,
     interval_s: float,
     once: bool,
     as_json: bool,
+    **admin: Any,
 ) -> None:
     """Show a hub."""
-    hub = admin_hub(url, data, token_file, ca)
+    hub = admin_hub(url, **admin)
     if not once and not as_json and not sys.stdout.isatty():
         raise click.UsageError("standard output is not a terminal: add --once or --json")
     try:

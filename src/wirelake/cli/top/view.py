@@ -40,12 +40,15 @@ SORT_ORDERS: Final = ("p99", "calls/s", "failed")
 """Sort orders of targets."""
 _WIDE: Final = 140
 """Minimum width for two tables side by side."""
+_NARROW: Final = 80
+"""Width below which tables leave out their less important columns."""
 _TALL: Final = 36
 """Minimum height for blank lines between tables."""
 _FIXED_LINES: Final = 8
 """Fixed lines: two of the head, two of protocols, three of totals, and the keys."""
 _SPARKS: Final = " ▁▂▃▄▅▆▇█"
 _SPARK_WIDTH: Final = 30
+_SPARK_LABEL: Final = " calls and pushes"
 
 
 class ViewState:
@@ -72,6 +75,11 @@ class ViewState:
         return self.width >= _WIDE
 
     @property
+    def narrow(self) -> bool:
+        """Whether tables leave out columns."""
+        return self.width < _NARROW
+
+    @property
     def spaced(self) -> bool:
         """Whether there are blank lines."""
         return self.height is None or self.height >= _TALL
@@ -95,17 +103,19 @@ def top_view(figures: Figures, state: ViewState) -> RenderableType:
     """Return the whole screen."""
     most_targets, most_topics, most_failed = state.rows(figures)
     targets = _targets(figures, state.sort, most_targets)
-    topics = _topics(figures, most_topics)
+    topics = _topics(figures, most_topics, narrow=state.narrow)
     both: list[RenderableType] = [targets, topics]
     if state.beside:
         both = [_side_by_side(targets, topics)]
     parts: list[RenderableType] = [
         _head(figures, state),
-        _protocols([*figures.protocols, figures.total]),
+        _protocols([*figures.protocols, figures.total], narrow=state.narrow),
         Group(_calls(figures), _notifications(figures), _refusals(figures)),
         *both,
         _failed_connections(
-            figures.failed_connections[:most_failed], len(figures.failed_connections)
+            figures.failed_connections[:most_failed],
+            len(figures.failed_connections),
+            narrow=state.narrow,
         ),
     ]
     if state.height is not None:
@@ -160,13 +170,13 @@ def _sums(title: str, text: str = "") -> Text:
 
 def _calls(figures: Figures) -> Text:
     total = figures.total
-    line = _sums("calls", f"{_rate(total.calls_per_s)}/s")
-    line.append(f", p50 {_time(figures.p50_ns)}, p99 {_time(figures.p99_ns)}")
-    line.append(f", {figures.calls_running:,} running, ")
+    line = _sums("calls", f"{_rate(total.calls_per_s)}/s, ")
     line.append(
         f"{_rate(figures.calls_failed_per_s)}/s failed",
         style="red" if figures.calls_failed_per_s else "",
     )
+    line.append(f", p50 {_time(figures.p50_ns)}, p99 {_time(figures.p99_ns)}")
+    line.append(f", {figures.calls_running:,} running")
     return line
 
 
@@ -201,12 +211,13 @@ def _refusals(figures: Figures) -> Text:
 
 
 def _keys(state: ViewState) -> Text:
-    spark = _spark(state.past)
     line = Text.assemble(("q", "bold"), " quit  ", ("p", "bold"), " pause  ", ("s", "bold"))
     line.append(f" sort by {next_sort_order(state.sort)}  ")
+    room = state.width - 2 - line.cell_len - len(_SPARK_LABEL)
+    spark = _spark(state.past[-room:]) if room > 0 else ""
     line.append(spark, style="cyan")
     if spark:
-        line.append(" calls and pushes", style="dim")
+        line.append(_SPARK_LABEL, style="dim")
     return line
 
 
@@ -236,16 +247,14 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _protocols(lines: Sequence[Line]) -> Table:
-    table = _table(
-        "protocol", "open", "opened/s", "closed/s", "in/s", "out/s", "calls/s", "pushes/s"
-    )
+def _protocols(lines: Sequence[Line], *, narrow: bool) -> Table:
+    changes = () if narrow else ("opened/s", "closed/s")
+    table = _table("protocol", "open", *changes, "in/s", "out/s", "calls/s", "pushes/s")
     for each in lines:
         cells: list[RenderableType] = [
             _name(each.protocol),
             f"{each.connections:,}",
-            _rate(each.opened_per_s),
-            _rate(each.closed_per_s),
+            *(() if narrow else (_rate(each.opened_per_s), _rate(each.closed_per_s))),
             _bytes(each.bytes_in_per_s),
             _bytes(each.bytes_out_per_s),
             _rate(each.calls_per_s),
@@ -281,15 +290,22 @@ def _sorted(targets: Sequence[Target], sort: str) -> list[Target]:
     return list(targets)
 
 
-def _topics(figures: Figures, most: int) -> Table:
+def _topics(figures: Figures, most: int, *, narrow: bool) -> Table:
     count = figures.topic_count
     title = "topic" if most >= count else f"topic ({most} of {count:,})"
-    table = _table(title, "subscribers", "online", "published/s", "pushes/s", "stored")
+    headings = ("subscribers", "online", "published/s", "pushes/s", "stored")
+    shown = [at for at, each in enumerate(headings) if not narrow or each in _NARROW_TOPICS]
+    table = _table(title, *(headings[at] for at in shown))
     for each in figures.topics[:most]:
-        table.add_row(_name(each.name), *_topic_cells(each))
+        cells = _topic_cells(each)
+        table.add_row(_name(each.name), *(cells[at] for at in shown))
     if not figures.topics:
         table.add_row(Text("no subscriptions", style="dim"))
     return table
+
+
+_NARROW_TOPICS: Final = ("online", "pushes/s", "stored")
+"""Columns of topics on a narrow terminal."""
 
 
 def _topic_cells(topic: Topic) -> list[str]:
@@ -302,14 +318,15 @@ def _topic_cells(topic: Topic) -> list[str]:
     ]
 
 
-def _failed_connections(failed: Sequence[FailedConnection], count: int) -> Table:
+def _failed_connections(failed: Sequence[FailedConnection], count: int, *, narrow: bool) -> Table:
     title = "failed at" if len(failed) == count else f"failed at (last {len(failed)})"
     table = Table(
         box=None, pad_edge=False, expand=True, padding=(0, 2, 0, 0), header_style="bold cyan"
     )
     table.add_column(title, no_wrap=True, min_width=11)
     for name, ratio in (("protocol", None), ("reason", 2), ("side", None), ("client", 3)):
-        table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
+        if not (narrow and name == "side"):
+            table.add_column(name, ratio=ratio, no_wrap=True, overflow="ellipsis")
     for each in failed:
         at = datetime.fromtimestamp(each.closed_ns / 1e9, UTC)
         who = f"{each.client} at {each.peer}" if each.client else each.peer
@@ -317,7 +334,7 @@ def _failed_connections(failed: Sequence[FailedConnection], count: int) -> Table
             f"{at:%H:%M:%S}",
             _name(each.protocol),
             Text(printable(each.reason), style="red"),
-            _name(each.side),
+            *(() if narrow else (_name(each.side),)),
             _name(who),
         )
     if not failed:

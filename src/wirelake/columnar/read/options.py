@@ -18,6 +18,7 @@ from wirelake.protocols import registry
 from wirelake.records import ENGINES
 from wirelake.records.filter import compile_filter
 from wirelake.records.schema import schema
+from wirelake.wire.errors import did_you_mean, unknown
 
 __all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "table_schema", "whole_schema"]
 
@@ -58,7 +59,7 @@ class ReadOptions:
 
     def __post_init__(self) -> None:
         if self.table not in TABLES:
-            raise ValueError(f"unknown table {self.table!r}; expected one of {', '.join(TABLES)}")
+            raise ValueError(unknown("table", self.table, TABLES))
         for name in (self.protocol, self.force_protocol):
             if name is not None:
                 registry.find(name)
@@ -91,7 +92,7 @@ def _field(whole: pa.Schema, path: str) -> pa.Field:
     """Return the field at a path, named by the path."""
     first, *rest = path.split(".")
     if first not in whole.names:
-        raise ValueError(f"unknown column {first!r}; expected one of {', '.join(whole.names)}")
+        raise ValueError(unknown("column", first, whole.names))
     found = whole.field(first)
     for name in rest:
         inner = found.type
@@ -99,7 +100,9 @@ def _field(whole: pa.Schema, path: str) -> pa.Field:
             [inner.field(at).name for at in range(inner.num_fields)] if _is_struct(inner) else []
         )
         if name not in known:
-            there = f"; expected one of {', '.join(known)}" if known else ""
+            there = (
+                f"; expected one of {', '.join(known)}{did_you_mean(name, known)}" if known else ""
+            )
             raise ValueError(f"unknown column {name!r} in {found.name}{there}")
         found = inner.field(name)
     return found.with_name(path)

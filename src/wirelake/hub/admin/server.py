@@ -47,8 +47,9 @@ class _Server(uvicorn.Server):
 class AdminServer:
     """Serves the HTTP endpoints of a hub."""
 
-    def __init__(self, hub: Hub):
+    def __init__(self, hub: Hub, *, access_log: bool = False):
         self._hub = hub
+        self._access_log = access_log
         self._settings = hub.config.admin
         self._app: Starlette
         self._server: _Server | None = None
@@ -76,7 +77,7 @@ class AdminServer:
             ws="none",
             lifespan="off",
             log_config=None,
-            access_log=False,
+            access_log=self._access_log,
             server_header=False,
             proxy_headers=False,  # a header must not choose the address that delays are counted for
             limit_concurrency=_CONCURRENT,

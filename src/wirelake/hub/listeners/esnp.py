@@ -35,11 +35,13 @@ from wirelake.protocols.esnp.fast_path import (
 from wirelake.protocols.esnp.layout import (
     Address,
     AddressKind,
+    BrokenRow,
     Data,
     Flag,
     FlagType,
     Payload,
     Row,
+    RowType,
     VarType,
 )
 from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
@@ -185,7 +187,7 @@ class EsnpConnection(Connection):
         call = None
         if service.wants_call:
             call = EsnpCall("esnp", self, payload_of(rows), head.request_rows(number, rows))
-        return self._body_of(head, service.now(call, values))
+        return self._body_of(head, _with_broken_rows(rows, service.now(call, values)))
 
     def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
         """Return a plain service, True for a frequent hub call, False for the ordinary path."""
@@ -210,6 +212,7 @@ class EsnpConnection(Connection):
                 head.fast_body[0].expect(len(content))
         answer = DeferredReply(partial(self._answer_later, head, number))
         self.listener.calls.run(self, head.op, values, answer.take)
+        answer.outcome = _with_broken_rows(rows, answer.outcome)
         return self._reply_or_defer(head, answer)
 
     def _learn_publish(
@@ -306,7 +309,10 @@ class EsnpConnection(Connection):
         call = EsnpCall("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
         self._run(target_of(rows), call, self.count_call)
 
-    def _run(self, target: tuple[str, str], call: Call, answer: Answerer) -> None:
+    def _run(self, target: tuple[str, str], call: Call, take: Answerer) -> None:
+        def answer(outcome: Result | HubError) -> None:
+            take(_with_broken_rows(call.rows, outcome))
+
         if target[0] == HUB_SERVICE:
             self.listener.calls.run(self, target[1], values_of(call.rows), answer)
             return
@@ -328,7 +334,8 @@ class EsnpConnection(Connection):
             self.listener.calls.run(self, AUTH.name, values_of(rows), signed)
 
     def _signed_on(self, request: Request, outcome: Result | HubError) -> None:
-        self.answer(request, outcome)
+        rows = tuple(row for part in request.parts for row in part.rows)
+        self.answer(request, _with_broken_rows(rows, outcome))
         if not isinstance(outcome, HubError):
             self._enable_calls()
 
@@ -420,6 +427,18 @@ class _ReplyParts:
 
 async def _no_part(_: Result) -> None:
     """Discard a part: an event has no answer."""
+
+
+def _with_broken_rows(rows: Iterable[Row], outcome: Result | HubError) -> Result | HubError:
+    """Add to an error about arguments that a DATA row is broken; it counts as absent (section 4),
+    and the error would only report it as missing."""
+    if not isinstance(outcome, HubError) or outcome.code != "bad_arguments":
+        return outcome
+    for row in rows:
+        if isinstance(row, BrokenRow) and row.type == RowType.DATA:
+            where = f"{row.code} in {row.field} at byte {row.offset}"
+            return HubError(outcome.code, f"{outcome.text}; a DATA row is broken: {where}")
+    return outcome
 
 
 def _encoding_error(service: object, error: Exception) -> HubError:

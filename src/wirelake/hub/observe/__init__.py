@@ -4,6 +4,7 @@ Read in this order:
 
     counters       counters and latency histograms, for the admin pages and metrics
     tap            reports what crosses the hub to observers
+    access_log     the observer that logs connections, sign-ons and publishes
     recording      the observer that writes capture files
     live_decoder   the observer that decodes, for live tables and `/v1/tail`; masked frames
 

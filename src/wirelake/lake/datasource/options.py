@@ -43,6 +43,7 @@ from typing import Any, Final
 from wirelake.columnar.read.options import TABLES, ReadOptions, table_schema
 from wirelake.protocols import registry
 from wirelake.records.filter import FilterError, tokens
+from wirelake.wire.errors import unknown
 
 from .paths import Offset, OffsetError, cursors
 
@@ -104,9 +105,9 @@ def parse(options: Mapping[str, str]) -> Request:
     """Parse and validate options. Raises OptionError."""
     # A misspelt option that is ignored would change the result without a trace: refuse it.
     given = {name.lower(): value.strip() for name, value in options.items()}
-    unknown = sorted(given.keys() - {*map(str.lower, OPTIONS), _PATHS})
-    if unknown:
-        raise OptionError(f"unknown option {unknown[0]!r}; expected one of {', '.join(OPTIONS)}")
+    surplus = sorted(given.keys() - {*map(str.lower, OPTIONS), _PATHS})
+    if surplus:
+        raise OptionError(unknown("option", surplus[0], OPTIONS))
     modes = ("permissive", "failfast")
     return Request(
         _paths(given),
@@ -240,7 +241,7 @@ def _protocol(option: str, name: str | None) -> str | None:
 
 def _one_of(option: str, value: str, known: tuple[str, ...] | list[str]) -> str:
     if value not in known:
-        raise OptionError(f"unknown {option} {value!r}; expected one of {', '.join(known)}")
+        raise OptionError(unknown(option, value, known))
     return value
 
 

@@ -46,6 +46,7 @@ from pyspark.sql.types import StructType
 from wirelake.columnar.read.options import DERIVED, table_schema
 from wirelake.tables.inputs import Capture, Watch, admit
 from wirelake.tables.snapshot import Input, Snapshot, Source
+from wirelake.wire.errors import unknown
 
 from ..spark.dataframes import spark_schema
 from .options import FILES, PAYLOAD, OptionError, Request, parse
@@ -122,9 +123,7 @@ def _narrowed(request: Request, schema: StructType) -> Request:
         return request
     for field in requested:
         if field.name not in known.names:
-            raise OptionError(
-                f"unknown column {field.name!r}; expected one of {', '.join(known.names)}"
-            )
+            raise OptionError(unknown("column", field.name, known.names))
         if known.field(field.name).type != field.type:
             kind = spark_schema(known)[field.name].dataType.simpleString()
             raise OptionError(f"invalid type of column {field.name!r}; expected {kind}")

@@ -9,6 +9,7 @@ import msgspec
 
 from wirelake.records.rollups import MINUTE_NS
 from wirelake.tables.paths import LakeError
+from wirelake.wire.errors import unknown
 
 __all__ = [
     "DAY_NS",
@@ -97,7 +98,7 @@ def tables_of(names: Iterable[str]) -> tuple[str, ...]:
     wanted = set(DECODED)
     for name in names:
         if name not in TABLES:
-            raise LakeError(f"unknown table {name!r}; expected one of {', '.join(TABLES)}")
+            raise LakeError(unknown("table", name, TABLES))
         wanted.update((name, *_NEEDS.get(name, ())))
     return tuple(name for name in TABLES if name in wanted)
 

@@ -23,6 +23,7 @@ from wirelake.tables.log import Log
 from wirelake.tables.paths import PUBLIC_TABLES, LakeError
 from wirelake.tables.snapshot import Snapshot
 from wirelake.wire import model as m
+from wirelake.wire.errors import unknown
 
 __all__ = [
     "create_views",
@@ -80,7 +81,7 @@ def table(
 ) -> DataFrame:
     """Return a table of a lake at its last commit, or at another one. Raises LakeError."""
     if name not in PUBLIC_TABLES:
-        raise LakeError(f"unknown table {name!r}; expected one of {', '.join(PUBLIC_TABLES)}")
+        raise LakeError(unknown("table", name, PUBLIC_TABLES))
     log = Log(lake)
     return _dataframe(spark, log, log.snapshot(commit), name)
 

@@ -24,7 +24,7 @@ import msgspec
 
 from .. import model as m
 from ..declare import snake_case
-from ..errors import EncodeError
+from ..errors import EncodeError, unknown
 
 __all__ = ["JsonReader", "MaskedError", "from_json", "key_of", "to_json"]
 
@@ -229,7 +229,7 @@ class JsonReader:
             if alternative.layout.name == kind:
                 return self.layout(alternative.layout, data, path)
         known = dict.fromkeys(a.layout.name for a in body.alternatives)
-        raise bad(where, f"unknown type {kind!r}; expected one of {', '.join(known)}")
+        raise bad(where, unknown("type", kind, known))
 
     def value(self, kind: m.Type, data: Any, path: str) -> Any:
         match kind:
@@ -259,8 +259,7 @@ class JsonReader:
         name, value = given.pop("type", None), given.pop("value", None)
         found = next((k for k in kind.kinds if k.name == name), None)
         if found is None:
-            known = ", ".join(k.name for k in kind.kinds)
-            raise bad(path, f"unknown type {name!r}; expected one of {known}")
+            raise bad(path, unknown("type", name, [each.name for each in kind.kinds]))
         if given:
             raise bad(path, f"has no field {next(iter(given))!r}")
         return kind.cls(type=found.tag, value=self.content(kind, found.type, value, path))
@@ -292,7 +291,7 @@ class JsonReader:
             if name == snake_case(cls.__name__):
                 return self.plain_row(cls, given, path)
         known = [*(a.layout.name for a in rows.alternatives), snake_case(rows.opaque.__name__)]
-        raise bad(path, f"unknown type {name!r}; expected one of {', '.join(known)}")
+        raise bad(path, unknown("type", name, known))
 
     def plain_row(self, cls: type, given: dict[str, Any], path: str) -> Any:
         """Return an opaque or broken row: numbers, texts and bytes."""
