@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wirelake.hub.config import Backend, bounds_text, meanings, tables
+from wirelake.hub.config import Backend, ClientRights, bounds_text, meanings, tables
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
 from wirelake.protocols.binding import TlsSettings
@@ -28,8 +28,9 @@ _CONFIG: Final = """\
 
 All tables and keys of the file that `wirelake hub --config FILE` reads. `wirelake hub init`
 writes one with all of them, commented out. A key that is missing has its default; an unknown key is
-an error. Limits and certificates are reloaded on SIGHUP, everything else needs a restart. [Run a
-hub](../guides/hub.md) and [Secure a hub](../guides/hub-security.md) explain what to set.
+an error. Limits, rights, certificates and `admin.hosts` are reloaded on SIGHUP; everything else
+needs a restart. [Run a hub](../guides/hub.md) and [Secure a hub](../guides/hub-security.md) explain
+what to set.
 """
 _ERRORS: Final = """\
 # Error codes of a hub
@@ -43,7 +44,7 @@ with a status and the JSON `{"error": code, "message": text}`. Protocol errors a
 [on another page](errors.md).
 
 """
-_INNER: Final = {"tls": TlsSettings, "backends": Backend}
+_INNER: Final = {"tls": TlsSettings, "backends": Backend, "clients": ClientRights}
 _TYPE_NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 

@@ -14,9 +14,10 @@ that there are no cycles):
     pubsub/      topics, clients, inboxes, delivery
     observe/     counters, recordings, live decoding
     store/       what survives a crash: clients, subscriptions, the log, inboxes
+    rights       rights and rates of clients
     config       hub.toml and its limits
-    errors       the error codes
     roles        what users of the HTTP interface may do
+    errors       the error codes
 
 A connection is driven by a sans-IO session (`wirelake.protocols`): the hub feeds it bytes and the
 time and acts on its events. To follow a publish, read `listeners/esnp`, `rpc/hub_calls`,

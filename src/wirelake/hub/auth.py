@@ -16,17 +16,18 @@ import os
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from .config import ConfigError
+from .config import ClientRights, ConfigError
 from .errors import HubError
 from .observe.counters import Counters
 from .pubsub.subscriptions import Client, Receiver
 from .pubsub.topics import Topics
+from .rights import RightsTable
 from .store import ClientRow, Store
 from .store.accounts import expiry_of, token_hash
 
@@ -82,6 +83,7 @@ class Authority:
         self._connections = connections
         self._clock = clock
         self._signed_on = signed_on
+        self._rights = RightsTable((), clock)
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self.id = 0
         """Its key in the `DeadlineScan`; no connection has this id."""
@@ -146,8 +148,12 @@ class Authority:
         client = self._topics.client_of(row)
         connection.credential = credential
         self._still_valid(connection, row)
-        self._signed_on(connection, client)
+        self._sign_on(connection, client)
         return client
+
+    def _sign_on(self, connection: Receiver, client: Client) -> None:
+        client.rights = self._rights.of(client.id, client.rights)
+        self._signed_on(connection, client)
 
     def _still_valid(self, connection: Receiver, row: ClientRow | None) -> bool:
         """Note when the token of a connection expires; return False when it is not valid now."""
@@ -176,8 +182,22 @@ class Authority:
     def anonymous(self, connection: Receiver) -> Client:
         """Sign a connection on without a token; its client is not stored."""
         client = self._topics.anonymous(connection)
-        self._signed_on(connection, client)
+        self._sign_on(connection, client)
         return client
+
+    def set_rights(self, entries: Sequence[ClientRights]) -> None:
+        """Replace the rights of all clients; subscriptions that are not allowed any more end."""
+        self._rights = RightsTable(entries, self._clock)
+        clients = dict.fromkeys(self._topics.registry.clients.values())
+        for connection in self._connections.values():
+            if connection.client is not None:  # anonymous clients are known by their connection
+                clients[connection.client] = None
+        for client in clients:
+            client.rights = self._rights.of(client.id, client.rights)
+            if ended := self._topics.revoke(client):
+                _log.warning(
+                    "client %s: %d subscriptions ended by its rights", client.id, len(ended)
+                )
 
     def recheck(self, rows: Iterable[ClientRow]) -> None:
         """Close the connections of clients that were removed, or whose token is not valid now.

@@ -7,8 +7,8 @@ Each limit has the reason for its default; limits of a protocol are in its packa
 bound what would stop the hub or overflow; `Config` checks them, so that a configuration made in
 Python is as safe as a file.
 
-The file is read once: changed limits and certificates are applied on SIGHUP (`Hub.reload`), other
-changes need a restart.
+The file is read once: changed limits, rights and certificates are applied on SIGHUP (`Hub.reload`),
+other changes need a restart.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ import msgspec
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import ListenerSettings, Table, TlsSettings
-from wirelake.protocols.hub_calls import ADMIN_PORT
+from wirelake.protocols.hub_calls import ADMIN_PORT, is_topic_name
 from wirelake.wire.errors import invalid, unknown
 
 __all__ = [
     "ActiveLimits",
     "AdminSettings",
     "Backend",
+    "ClientRights",
     "Config",
     "ConfigError",
     "GatewaySettings",
     "Limits",
     "RecordSettings",
+    "RightsSettings",
     "StoreSettings",
     "bounds_text",
     "config_text",
@@ -61,6 +63,8 @@ Count: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=_MAX_COUNT)]
 """How many of something that the hub cannot do without."""
 CountOrNone: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 """How many of something that 0 turns off."""
+PerSecond: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+"""A rate that 0 turns off."""
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=_MAX_SECONDS)]
 """A time."""
 
@@ -142,6 +146,57 @@ class RecordSettings(Table, frozen=True, kw_only=True):
     """Maximum duration of a file."""
     tables: bool = False
     """Keep live tables of calls, deliveries and connections; every message is decoded for them."""
+
+
+class ClientRights(Table, frozen=True, kw_only=True):
+    """Rights and rates of a group of clients. In patterns, `*` stands for any characters but `/`,
+    and `**` for any characters."""
+
+    ids: tuple[str, ...]
+    """Patterns of client ids; `~**` for connections without sign-on."""
+    publish: tuple[str, ...] = ("**",)
+    """Patterns of topics that they may publish to."""
+    publish_to: tuple[str, ...] = ("**",)
+    """Patterns of ids of clients that they may publish to."""
+    subscribe: tuple[str, ...] = ("**",)
+    """Patterns of topics that they may subscribe to. Other subscriptions end, with their
+    backlog."""
+    call: tuple[str, ...] = ("**",)
+    """Patterns of services that they may call, such as `test/*`."""
+    publishes_per_s: PerSecond = 0.0
+    """Publishes of each client per second on average; bursts may be twice that. 0: any number."""
+    calls_per_s: PerSecond = 0.0
+    """Calls of services and changes of subscriptions, in the same way."""
+
+    def check(self, key: str) -> None:
+        """Raise ConfigError for a pattern that can match nothing."""
+        for name in ("ids", "publish", "publish_to", "subscribe", "call"):
+            for number, pattern in enumerate(getattr(self, name)):
+                if not _is_pattern(name, pattern):
+                    expected = _PATTERNS.get(name, "text that is not empty")
+                    place = f"{key}.{name}[{number}]"
+                    raise ConfigError(f"{place}: {invalid('pattern', pattern, expected)}")
+
+
+_PATTERNS: Final = {
+    "publish": "a topic with * or **",
+    "subscribe": "a topic with * or **",
+    "call": "service/op with * or **",
+}
+
+
+def _is_pattern(name: str, pattern: str) -> bool:
+    if name in ("publish", "subscribe"):
+        return is_topic_name(pattern.replace("*", "x"))
+    return "/" in pattern or "**" in pattern if name == "call" else bool(pattern)
+
+
+class RightsSettings(Table, frozen=True, kw_only=True):
+    """Rights."""
+
+    clients: tuple[ClientRights, ...] = ()
+    """Rights of clients: the first entry whose `ids` match applies. A client that no entry matches
+    may do everything."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -239,6 +294,8 @@ class Config(Table, frozen=True, kw_only=True):
     """The database."""
     record: RecordSettings = RecordSettings()
     """Recording."""
+    rights: RightsSettings = RightsSettings()
+    """Rights of clients."""
     limits: Limits = Limits()
     """Limits."""
 
@@ -268,6 +325,8 @@ class Config(Table, frozen=True, kw_only=True):
                 raise ConfigError(
                     f"limits.content_bytes: a {name} frame holds at most {most} bytes"
                 )
+        for number, rights in enumerate(self.rights.clients):
+            rights.check(f"rights.clients[{number}]")
         if self.gateway.enabled and not self.gateway.backends:
             raise ConfigError("gateway.backends: a gateway needs at least one backend")
 
@@ -291,7 +350,7 @@ _OWN_TABLES: Final = {
     field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "listeners"
 }
 """Tables of the file that belong to the hub itself."""
-_RELOADED: Final = frozenset({"limits", "admin.hosts"})
+_RELOADED: Final = frozenset({"limits", "rights", "admin.hosts"})
 """Tables and keys that a reload applies."""
 
 
@@ -480,11 +539,12 @@ _HEAD: Final = """\
 Configuration of a Wirelake hub: wirelake hub --config FILE --data DIR
 
 All keys with their meanings and defaults. Remove the # to change one. Unknown keys are refused.
-Limits and certificates are reloaded on SIGHUP; other changes need a restart.
+Limits, rights of clients and certificates are reloaded on SIGHUP; other changes need a restart.
 """
 _EXAMPLES: Final = {
     "tls": ('{ certificate = "cert.pem", key = "key.pem" }', TlsSettings),
     "backends": ('[{ host = "10.0.0.7", port = 9611 }]', Backend),
+    "clients": ('[{ ids = ["sensor-*"], publish = ["@measured/**"], call = [] }]', ClientRights),
 }
 """Keys whose values are tables: an example, and the class of the tables."""
 

@@ -93,9 +93,10 @@ class Hub:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.context = self._build()
         self.topics.load()
+        self.authority.set_rights(self.config.rights.clients)
         self._start_observers()
-        self.context.deadlines.start()
         self.context.deadlines.add(self.authority)
+        self.context.deadlines.start()
         self.listeners = make_listeners(self.context)
         try:
             for listener in self.listeners.values():
@@ -202,7 +203,7 @@ class Hub:
         self.tap.stop()
 
     def reload(self, config: Config, *servers: Reloadable) -> None:
-        """Apply limits, certificates and the list of clients: all of them, or nothing.
+        """Apply limits, certificates, clients and their rights: all of them, or nothing.
 
         `servers` are reloaded with the hub. ConfigError when a certificate cannot be used, HubError
         when the store cannot be read. Other settings need a restart; the log names those that have
@@ -221,5 +222,6 @@ class Hub:
         for apply in changes:
             apply()
         self.authority.recheck(clients)
+        self.authority.set_rights(config.rights.clients)
         if ignored := restart_keys(self._started_with, config):
             _log.warning("changed settings need a restart: %s", ", ".join(ignored))

@@ -96,7 +96,7 @@ async def _bounded() -> None:
     for number in range(TARGETS + 5):
         services.service("many", str(number))(_nothing)
     for each in services.every:
-        each.now(None, {})
+        each.now(None, None, {})
     async with running(listeners=["esnp"], services=services) as it, admin_client(it.hub) as admin:
         text = (await admin.get("/metrics")).body.decode()
         shown = await _top(admin)

@@ -37,19 +37,20 @@ def test_every_key_has_its_default_and_a_description() -> None:
         assert set(written) == {field.name for field in fields}
         assert set(meanings(type(settings))) >= set(written)
         for field in fields:
-            if field.name not in ("tls", "backends"):
+            if field.name not in ("tls", "backends", "clients"):
                 default = getattr(settings, field.name)
                 shown = list(default) if isinstance(default, tuple) else default
                 assert shown == written[field.name]
 
 
 def test_what_holds_tables_is_an_example_that_works() -> None:
-    text = re.sub(r"(?m)^#(?=(tls|backends) = )", "", config_text())
+    text = re.sub(r"(?m)^#(?=(tls|backends|clients) = )", "", config_text())
     config = make_config(tomllib.loads(text))
     tls = config.listeners["comet"].tls
     assert tls is not None
     assert tls.certificate == "cert.pem"
     assert config.gateway.backends[0].port == 9611
+    assert config.rights.clients[0].ids == ("sensor-*",)
 
 
 def test_lines_are_short() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.hub.running import Running, running, until
 
 from wirelake.client import CallFailed, Client, connect
-from wirelake.hub.config import ConfigError, make_config
+from wirelake.hub.config import ClientRights, ConfigError, make_config
 from wirelake.hub.listeners.esnp import EsnpListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Call, Services
@@ -91,6 +91,23 @@ def test_calls_streams_infos_and_errors_cross_a_route() -> None:
         info = values_of(seen[0].rows, SessionInfo)
         assert info.pop("mine") == 1
         assert len(info) == 1
+
+    asyncio.run(story())
+
+
+def test_calls_behind_a_route_need_the_right_to_call() -> None:
+    async def story() -> None:
+        services, seen = far_services()
+        async with two_hubs(services) as (front, _), client_of(front) as c:
+            front.hub.authority.set_rights([ClientRights(ids=("~**",), call=("far/sleep",))])
+            await c.call("far/sleep", {"ms": 0})
+            with pytest.raises(CallFailed, match="no right to call 'far/look'"):
+                await c.call("far/look")
+            await c.announce("far/look", b"event")
+            refused = front.hub.counters.calls
+            await until(lambda: refused["esnp", "forbidden"] == 2)
+            await c.call("far/sleep", {"ms": 0})
+            assert seen == []
 
     asyncio.run(story())
 

@@ -96,6 +96,27 @@ def request(number: int, protocol: int, body: object = None) -> Message:
     return Message(id=number, protocol=protocol, time=1, body=data)
 
 
+def test_tunnels_have_the_rights_of_their_client() -> None:
+    async def go() -> None:
+        tunnels = GatewayTunnels(9)
+        rights = {"clients": [{"ids": ["~**"], "call": ["test/echo"], "publish": ["@own"]}]}
+        async with (
+            running(listeners=["relay"], services=demo_services(), relay=OPEN, rights=rights) as it,
+            link_to(it.address("relay"), tunnels) as link,
+        ):
+            await link.wait(LinkUp)
+            tunnels.connect(SERVICE, 1, ip=bytes([10, 0, 0, 1]), port=4001)
+            asked = [(1001, {}), (1002, {"a": 1, "b": 2}), (13, {"topic": "@a", "content": "x"})]
+            for number, (protocol, body) in enumerate(asked, 1):
+                tunnels.relay(SERVICE, 1, request(number, protocol, body))
+            link.flush()
+            answers = await link.answers(3)
+            codes = [json.loads(each.body or b"{}").get("code") for each in answers]
+            assert codes == [None, "forbidden", "forbidden"]
+
+    asyncio.run(go())
+
+
 def test_tunnels_call_services() -> None:
     async def go() -> None:
         tunnels = GatewayTunnels(9)

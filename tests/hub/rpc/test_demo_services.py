@@ -30,7 +30,7 @@ def test_names_and_numbers() -> None:
 def now(op: str, call: Call, given: Any) -> Any:
     service = demo_services().named("test", op)
     assert service is not None
-    return service.now(call, given)
+    return service.now(None, call, given)
 
 
 def test_echo_of_a_body_and_of_rows() -> None:
@@ -56,6 +56,8 @@ def test_fail_with_any_arguments() -> None:
 
 def test_sleep() -> None:
     class Line:
+        client = None
+
         def __init__(self) -> None:
             self.work: list[asyncio.Future[Any]] = []
 

@@ -31,8 +31,8 @@ def test_the_first_example(services: Services) -> None:
     price = services.numbered("tny").get(2001)
     assert price is not None
     assert price is services.named("shop", "price") is services.numbered("magline").get(0x2001)
-    assert price.now(None, b'{"item": "apple", "count": 3}') == {"cents": 90}
-    refusal = price.now(None, {"item": "plum"})
+    assert price.now(None, None, b'{"item": "apple", "count": 3}') == {"cents": 90}
+    refusal = price.now(None, None, {"item": "plum"})
     assert isinstance(refusal, HubError)
     assert refusal.text == "unknown item 'plum'"
 

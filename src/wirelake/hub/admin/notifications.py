@@ -17,6 +17,7 @@ from starlette.responses import Response
 from ..errors import HubError
 from ..pubsub.notifications import Notification, Publication, Published
 from ..pubsub.topics import DeadLetter
+from ..rpc.call_types import Result
 from .http import JsonResponse, body_of, hub_of, known_queries, number
 
 if TYPE_CHECKING:
@@ -91,15 +92,16 @@ async def _published(hub: Hub, publication: Publication) -> Published:
         raise HubError("closing")
     answer: asyncio.Future[Published] = hub.loop.create_future()
 
-    def done(result: Published | HubError) -> None:
+    def done(result: Result | HubError) -> None:
         if answer.done():  # the HTTP client has disconnected; the publish is stored all the same
             return
         if isinstance(result, HubError):
             answer.set_exception(result)
         else:
+            assert isinstance(result, Published)
             answer.set_result(result)
 
-    hub.topics.publish(publication, done)
+    hub.context.calls.publish(None, publication, done)
     return await answer
 
 

@@ -187,7 +187,7 @@ class EsnpConnection(Connection):
         call = None
         if service.wants_call:
             call = EsnpCall("esnp", self, payload_of(rows), head.request_rows(number, rows))
-        return self._body_of(head, _with_broken_rows(rows, service.now(call, values)))
+        return self._body_of(head, _with_broken_rows(rows, service.now(self.client, call, values)))
 
     def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
         """Return a plain service, True for a frequent hub call, False for the ordinary path."""
@@ -236,8 +236,8 @@ class EsnpConnection(Connection):
         """Publish new content with the other arguments of the learned publish."""
         if learned.ttl_s == 0:
             try:
-                published = self.hub.topics.publish_transient(
-                    str(learned.topic), content, learned.type
+                published = self.listener.calls.publish_transient(
+                    self.client, str(learned.topic), content, learned.type
                 )
             except HubError as error:
                 return self._body_of(head, error)
@@ -245,7 +245,7 @@ class EsnpConnection(Connection):
             return published_body(published)
         answer = DeferredReply(partial(self._answer_later, head, number))
         publication = Publication(learned.topic, None, content, learned.type, ttl_s=learned.ttl_s)
-        self.listener.calls.publish(publication, answer.take)
+        self.listener.calls.publish(self.client, publication, answer.take)
         return self._reply_or_defer(head, answer)
 
     def _reply_or_defer(self, head: HeadTemplate, answer: DeferredReply) -> bytes | str | Deferred:
@@ -286,7 +286,7 @@ class EsnpConnection(Connection):
             return
         route = self.listener.route_of(target, request.message.rows)
         if route is not None:
-            error = route.forward_call(self, request)
+            error = self._routed_refusal(target) or route.forward_call(self, request)
             if error is not None:
                 self.answer(request, error)
             return
@@ -304,10 +304,19 @@ class EsnpConnection(Connection):
         rows = event.message.rows
         route = self.listener.route_of(target_of(rows), rows)
         if route is not None:
-            route.forward_event(event.raw)
+            refusal = self._routed_refusal(target_of(rows))
+            if refusal is None:
+                route.forward_event(event.raw)
+            else:
+                self.count_call(refusal)
             return
         call = EsnpCall("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
         self._run(target_of(rows), call, self.count_call)
+
+    def _routed_refusal(self, target: tuple[str, str]) -> HubError | None:
+        """Return why the client may not call a service behind a route; `Service` checks others."""
+        rights = None if self.client is None else self.client.rights
+        return None if rights is None else rights.call("/".join(target))
 
     def _run(self, target: tuple[str, str], call: Call, take: Answerer) -> None:
         def answer(outcome: Result | HubError) -> None:

@@ -147,7 +147,7 @@ class TnyEndpoint(Connection):
         body = request.body or b""
         if service.immediate:
             call = _call_of(self, request) if service.wants_call else None
-            self._respond(request, service.now(call, body))
+            self._respond(request, service.now(self.client, call, body))
         elif self._running >= self.hub.limits.calls:
             self._respond(request, HubError("too_busy", "too many concurrent calls"))
         else:
@@ -335,7 +335,7 @@ class TnyConnection(TnyEndpoint):
             return self._call_hub_fast_path(kind, service, body, number)
         # Requests with headers never come here (`learn_template`).
         call = TnyCall("tny", self, body, line=kind.line) if service.wants_call else None
-        return self._fast_path_answer(service.now(call, body))
+        return self._fast_path_answer(service.now(self.client, call, body))
 
     def _fast_path_target(self, protocol: int) -> Service | str | Literal[False]:
         """Return a plain service, the name of a frequent hub call, or False."""

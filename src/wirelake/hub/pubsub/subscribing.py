@@ -6,6 +6,7 @@ being written waits for it. So memory and store agree after each, whether it suc
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
@@ -19,6 +20,8 @@ from .publishing import Publisher
 from .subscriptions import Client, Receiver, Registry, Subscription, Topic
 
 __all__ = ["Changed", "Subscriber"]
+
+_log = logging.getLogger(__name__)
 
 Changed: TypeAlias = Callable[[int | HubError], None]
 """Called once, on the loop, with the number of topics the client has."""
@@ -67,6 +70,21 @@ class Subscriber:
 
         self._change(client, lambda: self._subscribe(client, names, ack, subscribed), done)
 
+    def revoke(self, client: Client) -> list[str]:
+        """End the subscriptions that a client has no right to any more; return their topics."""
+        rights = client.rights
+        if rights is None:
+            return []
+        names = [name for name in client.subscriptions if not rights.subscribes(name)]
+
+        def done(result: int | HubError) -> None:
+            if isinstance(result, HubError):
+                _log.error("client %s: subscriptions not ended: %s", client.id, result)
+
+        if names:
+            self._run_change(client, lambda: self._unsubscribe(client, names, done))
+        return names
+
     def unsubscribe(self, connection: Receiver, names: Sequence[str], done: Changed) -> None:
         """End subscriptions; the client's backlog of those topics is dropped, including what was
         pushed and not acknowledged."""
@@ -78,13 +96,19 @@ class Subscriber:
 
     def _change(self, client: Client, change: Callable[[], None], done: Changed) -> None:
         """Run changes of one client's subscriptions one after the other."""
+        refusal = None if client.rights is None else client.rights.change()
+        if client.changes is not None and len(client.changes) >= self._limits.current.calls:
+            refusal = HubError("too_busy")
+        if refusal is not None:
+            done(refusal)
+        else:
+            self._run_change(client, change)
+
+    def _run_change(self, client: Client, change: Callable[[], None]) -> None:
         # None: no change is being written, which is nearly always so; a deque per client would add
         # 760 bytes to each.
         if client.changes is not None:
-            if len(client.changes) >= self._limits.current.calls:
-                done(HubError("too_busy"))
-            else:
-                client.changes.append(change)
+            client.changes.append(change)
             return
         client.changes = deque([change])
         self._next_change(client)
@@ -149,6 +173,8 @@ class Subscriber:
         if self._publisher.closed:
             raise HubError("closing")
         check_topics(names)
+        if client.rights is not None:
+            client.rights.check_subscribe(names)
         limits = self._limits.current
         topics = list(dict.fromkeys([*client.subscriptions, *names]))
         if len(topics) > limits.subscriptions:

@@ -22,6 +22,7 @@ from typing import ClassVar, Final, Protocol
 
 import msgspec
 
+from ..rights import Rights
 from ..store import ClientRow, Store, SubscriptionRow
 from .notifications import Form, Notification
 
@@ -190,6 +191,7 @@ class Client:
         "position",
         "private",
         "receiver",
+        "rights",
         "scheduled",
         "slow",
         "subscriptions",
@@ -203,6 +205,8 @@ class Client:
         self.durable = number > 0
         """False for a connection without an id: nothing of it is stored."""
         self.inbox = inbox
+        self.rights: Rights | None = None
+        """What it may do; None: everything."""
         self.subscriptions: dict[str, Subscription] = {}
         self.private: array[int] | None = None
         """Numbers of notifications in the log for this client alone, ascending."""

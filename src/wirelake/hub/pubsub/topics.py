@@ -146,6 +146,7 @@ class Topics:
         self.publish_transient = self.publisher.publish_transient
         self.subscribe = self.subscriber.subscribe
         self.unsubscribe = self.subscriber.unsubscribe
+        self.revoke = self.subscriber.revoke
         self.attach = self.delivery.attach
         self.regroup = self.delivery.regroup
         self.fell_behind = self.delivery.fell_behind

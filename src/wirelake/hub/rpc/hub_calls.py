@@ -29,7 +29,7 @@ from ..auth import Authority
 from ..errors import HubError
 from ..observe.counters import Counters
 from ..pubsub.notifications import Publication, Published
-from ..pubsub.subscriptions import Receiver
+from ..pubsub.subscriptions import Client, Receiver
 from ..pubsub.topics import Topics
 from .call_types import Answerer, read_arguments
 from .services import Services
@@ -62,6 +62,7 @@ class HubCalls:
         self._topics = topics
         self._authority = authority
         self._services = services
+        self._counters = counters
         self._latency = counters.hub_calls
         self._handlers: dict[str, Callable[[Caller, Any, Answerer], None]] = {
             "auth": self._auth,
@@ -174,15 +175,23 @@ class HubCalls:
             ttl_s=given.ttl_s,
             publisher=connection.client.id,
         )
-        self.publish(publication, answer)
+        self.publish(connection.client, publication, answer)
 
-    def publish(self, publication: Publication, answer: Answerer) -> None:
-        """Publish what a listener has decoded itself (the fast path of ESNP).
+    def publish(self, client: Client | None, publication: Publication, answer: Answerer) -> None:
+        """Publish what a listener has decoded itself, within the rights of a client.
 
-        It counts as a running call until it is answered, so that a drain waits for it.
+        None is a user of the HTTP interface, whose role was checked. It counts as a running call
+        until it is answered, so that a drain waits for it.
         """
         services, latency = self._services, self._latency["publish"]
         begun_ns = perf_counter_ns()
+        if client is not None and client.rights is not None:
+            refusal = client.rights.publish(publication.topic, publication.client)
+            if refusal is not None:
+                self._counters.refused_publishes += 1
+                latency.record_failure(begun_ns)
+                answer(refusal)
+                return
 
         def done(outcome: Published | HubError) -> None:
             services.running -= 1
@@ -194,6 +203,18 @@ class HubCalls:
 
         services.running += 1
         self._topics.publish(publication, done)
+
+    def publish_transient(
+        self, client: Client | None, topic: str, content: bytes, kind: int
+    ) -> Published:
+        """Publish to a topic without storing it, within the rights of a client; HubError."""
+        if client is not None and client.rights is not None:
+            refusal = client.rights.publish(topic, None)
+            if refusal is not None:
+                self._counters.refused_publishes += 1
+                self._latency["publish"].record_failure(perf_counter_ns())
+                raise refusal
+        return self._topics.publish_transient(topic, content, kind)
 
     def _ack(self, connection: Caller, given: AckArguments, answer: Answerer) -> None:
         begun_ns = perf_counter_ns()

@@ -1,0 +1,164 @@
+"""Rights and rates of clients: which topics they may publish to and subscribe to, which clients
+they may publish to, which services they may call, and how often.
+
+`[[rights.clients]]` of `hub.toml` (`config.ClientRights`) has an entry per group of clients; the
+first one whose `ids` match the client applies. A client that no entry matches may do everything:
+`Client.rights` is None, and a check costs one comparison.
+
+A pattern is a text in which `*` stands for any characters but `/`, and `**` for any characters.
+
+Every call of a service goes through `Service` (`rpc.services`), every publish of a client through
+`HubCalls` (`rpc.hub_calls`), every change of subscriptions through `Subscriber`
+(`pubsub.subscribing`). Each of these asks here, so no listener can forget it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from .config import ClientRights
+from .errors import HubError
+
+__all__ = ["Patterns", "Rate", "Rights", "RightsTable"]
+
+_CACHED: Final = 1_024
+"""Names whose result is kept for each list of patterns. Clients choose the names of topics, so the
+number is bounded."""
+_SHOWN: Final = 40
+"""Characters of a name in an error."""
+
+
+class Patterns:
+    """A list of patterns."""
+
+    __slots__ = ("_known", "_match")
+
+    def __init__(self, patterns: Sequence[str]):
+        self._match = re.compile("|".join(map(_expression, patterns)) or r"(?!)", re.DOTALL)
+        self._known: dict[str, bool] = {}
+
+    def match(self, name: str) -> bool:
+        """Return whether one of the patterns matches the whole name."""
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= _CACHED:
+                self._known.clear()
+            found = self._known[name] = self._match.fullmatch(name) is not None
+        return found
+
+
+def _expression(pattern: str) -> str:
+    """Return a pattern as a regular expression."""
+    parts = re.split(r"(\*+)", pattern)
+    wild = {"*": "[^/]*"}
+    return "".join(
+        wild.get(part, ".*") if part.startswith("*") else re.escape(part) for part in parts
+    )
+
+
+class Rate:
+    """A token bucket: so many per second on average, bursts of twice that."""
+
+    __slots__ = ("_at", "_clock", "_credit", "_most", "_per_s")
+
+    def __init__(self, per_s: float, clock: Callable[[], float]):
+        self._per_s = per_s
+        self._most = max(1.0, 2 * per_s)
+        self._clock = clock
+        self._at = clock()
+        self._credit = self._most
+
+    def take(self) -> bool:
+        """Take one; return False when the rate is exceeded."""
+        now = self._clock()
+        self._credit = min(self._credit + (now - self._at) * self._per_s, self._most)
+        self._at = now
+        if self._credit < 1:
+            return False
+        self._credit -= 1
+        return True
+
+
+class _Group:
+    """One entry of the configuration, with its patterns."""
+
+    __slots__ = ("call", "entry", "ids", "publish", "publish_to", "subscribe")
+
+    def __init__(self, entry: ClientRights):
+        self.entry = entry
+        self.ids = Patterns(entry.ids)
+        self.publish = Patterns(entry.publish)
+        self.publish_to = Patterns(entry.publish_to)
+        self.subscribe = Patterns(entry.subscribe)
+        self.call = Patterns(entry.call)
+
+
+class Rights:
+    """The rights of one client."""
+
+    __slots__ = ("_calls", "_group", "_publishes")
+
+    def __init__(self, group: _Group, clock: Callable[[], float]):
+        entry = group.entry
+        self._group = group
+        self._calls = Rate(entry.calls_per_s, clock) if entry.calls_per_s else None
+        self._publishes = Rate(entry.publishes_per_s, clock) if entry.publishes_per_s else None
+
+    def belongs_to(self, group: _Group) -> bool:
+        """Return whether these are rights of this entry, whatever file it was read from."""
+        return self._group.entry == group.entry
+
+    def call(self, target: str) -> HubError | None:
+        """Count a call of `service/op`; return the error when it is refused."""
+        if not self._group.call.match(target):
+            return HubError("forbidden", f"no right to call {target[:_SHOWN]!r}")
+        return self.change()
+
+    def change(self) -> HubError | None:
+        """Count a change of subscriptions, which is a call without a name."""
+        if self._calls is not None and not self._calls.take():
+            return HubError("too_busy", f"more than {self._group.entry.calls_per_s:g} calls/s")
+        return None
+
+    def publish(self, topic: str | None, client: str | None) -> HubError | None:
+        """Count a publish to a topic or a client; return the error when it is refused."""
+        if topic is not None and not self._group.publish.match(topic):
+            return HubError("forbidden", f"no right to publish to {topic[:_SHOWN]!r}")
+        if client is not None and not self._group.publish_to.match(client):
+            return HubError("forbidden", f"no right to publish to client {client[:_SHOWN]!r}")
+        if self._publishes is not None and not self._publishes.take():
+            most = self._group.entry.publishes_per_s
+            return HubError("too_busy", f"more than {most:g} publishes/s")
+        return None
+
+    def subscribes(self, topic: str) -> bool:
+        """Return whether the client may subscribe to a topic."""
+        return self._group.subscribe.match(topic)
+
+    def check_subscribe(self, topics: Sequence[str]) -> None:
+        """Raise HubError unless the client may subscribe to all of these topics."""
+        for topic in topics:
+            if not self.subscribes(topic):
+                raise HubError("forbidden", f"no right to subscribe to {topic[:_SHOWN]!r}")
+
+
+class RightsTable:
+    """The rights of all clients, as configured."""
+
+    def __init__(self, entries: Sequence[ClientRights], clock: Callable[[], float]):
+        self._groups = [_Group(each) for each in entries]
+        self._clock = clock
+
+    def of(self, client_id: str, current: Rights | None = None) -> Rights | None:
+        """Return the rights of a client; None when it may do everything.
+
+        `current` are its rights until now: they stay if their entry has not changed, so that a
+        reload or another sign-on gives no new burst.
+        """
+        for group in self._groups:
+            if group.ids.match(client_id):
+                keep = current is not None and current.belongs_to(group)
+                return current if keep else Rights(group, self._clock)
+        return None
