@@ -62,6 +62,7 @@ __all__ = [
     "content_fields",
     "content_of",
     "hub_arguments",
+    "is_client_topic",
     "is_topic_name",
     "notification_json",
 ]
@@ -99,6 +100,12 @@ def is_topic_name(text: str) -> bool:
     return len(text) <= MAX_TOPIC_CHARACTERS and all(
         c.isalpha() or c.isdecimal() or c in _TOPIC_PUNCTUATION for c in text
     )
+
+
+def is_client_topic(text: str) -> bool:
+    """Return whether a client may subscribe to this: names of clients' topics begin with @, those
+    with $ are the server's own (`docs/decisions/comet.md`, Topics)."""
+    return text.startswith("@") and is_topic_name(text)
 
 
 class _Arguments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ async def _who_may_ask() -> None:
                 assert answer.json["error"] == "auth_required"
                 assert answer.headers["www-authenticate"] == "Bearer"
                 it.hub.authority.forgive("admin 127.0.0.1")  # no delay for the next one
-        refused = await admin.post("/v1/publish", {"topic": "a", "content": "b"}, token=None)
+        refused = await admin.post("/v1/publish", {"topic": "@a", "content": "b"}, token=None)
         assert refused.status == 401
         assert it.hub.counters.published == 0
         assert (await admin.get("/connz")).status == 200
@@ -138,7 +138,7 @@ async def _draining() -> None:
         it.hub.table.draining = True
         assert (await admin.get("/readyz")).status == 503
         assert (await admin.get("/healthz")).status == 200
-        refused = await admin.post("/v1/publish", {"topic": "a", "content": "b"})
+        refused = await admin.post("/v1/publish", {"topic": "@a", "content": "b"})
         assert (refused.status, refused.json["error"]) == (503, "closing")
 
 

@@ -16,8 +16,8 @@ def test_nothing_but_signing_on_is_possible_before_it() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"]) as it, connected(it) as peer:
             for url in ("test/add", "test/nope", "hub/publish", "hub/subscribe", "hub/nope"):
-                assert await peer.refusal(url, topic="t", content="c") == "auth required"
-            peer.tell("hub/publish", topic="t", content="c")
+                assert await peer.refusal(url, topic="@t", content="c") == "auth required"
+            peer.tell("hub/publish", topic="@t", content="c")
             peer.tell("hub/auth", id="alice", token=it.tokens["alice"])
             assert await peer.refusal("test/add", a=1, b=2) == "auth required"
             assert it.hub.counters.failures["esnp", "auth_required"] == 2
@@ -116,11 +116,11 @@ def test_without_tokens() -> None:
         async with esnp_hub(clients=["alice"], esnp={"auth": "none"}) as it:
             async with connected(it) as peer:
                 assert await peer.ok("test/add", a=1, b=2) == {"c": 3}
-                assert await peer.ok("hub/subscribe", topic="news") == {"topics": 1}
-                await peer.ok("hub/publish", topic="news", content="hi", ttl_s=0)
+                assert await peer.ok("hub/subscribe", topic="@news") == {"topics": 1}
+                await peer.ok("hub/publish", topic="@news", content="hi", ttl_s=0)
                 assert (await peer.notified())["content"] == "hi"
                 assert await peer.ok("hub/auth", id="alice", token=it.tokens["alice"])
-                answer = await peer.ok("hub/publish", topic="news", content="hi", ttl_s=0)
+                answer = await peer.ok("hub/publish", topic="@news", content="hi", ttl_s=0)
                 assert answer["audience"] == 0  # nobody's subscription has ended
             await until(lambda: not it.hub.connections)
 

@@ -63,8 +63,8 @@ def test_addresses_and_payloads() -> None:
     ("fields", "values", "kind"),
     [
         (
-            {"topic": "t", "content": b"caf\xc3\xa9", "type": 0},
-            {"id": "m1", "topic": "t", "content": "café", "ts": 1 << 41},
+            {"topic": "@t", "content": b"caf\xc3\xa9", "type": 0},
+            {"id": "m1", "topic": "@t", "content": "café", "ts": 1 << 41},
             VarType.LEN_STRING,
         ),
         (

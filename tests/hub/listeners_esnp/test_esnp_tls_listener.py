@@ -29,8 +29,8 @@ def test_everything_works(tmp_path: Path, host: str, tls: bool) -> None:
             assert await peer.ok("test/add", a=1, b=2) == {"c": 3}
             row = Payload(data=bytes(200_000))
             assert (await peer.call("test/echo", row)).rows[-1] == row
-            await peer.ok("hub/subscribe", topic="news")
-            await peer.ok("hub/publish", topic="news", content="hi", ttl_s=0)
+            await peer.ok("hub/subscribe", topic="@news")
+            await peer.ok("hub/publish", topic="@news", content="hi", ttl_s=0)
             assert (await peer.notified())["content"] == "hi"
 
     run(test())

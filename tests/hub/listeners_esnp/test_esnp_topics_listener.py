@@ -27,17 +27,17 @@ def test_publish_and_be_notified() -> None:
             signed_on(it, "alice") as alice,
             signed_on(it, "bob") as bob,
         ):
-            assert await alice.ok("hub/subscribe", topics=["news", "sport"]) == {"topics": 2}
-            sent = await bob.ok("hub/publish", topic="news", content="hello")
+            assert await alice.ok("hub/subscribe", topics=["@news", "@sport"]) == {"topics": 2}
+            sent = await bob.ok("hub/publish", topic="@news", content="hello")
             assert sent["audience"] == 1
             got = await alice.notified()
             assert got.pop("ts") > 1_600_000_000_000
-            assert got == {"id": sent["id"], "topic": "news", "content": "hello"}
-            sent = await bob.ok("hub/publish", topic="sport", content=b"\xff\x00", type=7)
+            assert got == {"id": sent["id"], "topic": "@news", "content": "hello"}
+            sent = await bob.ok("hub/publish", topic="@sport", content=b"\xff\x00", type=7)
             got = await alice.notified()
             assert (got["id"], got["content"], got["type"]) == (sent["id"], b"\xff\x00", 7)
-            assert await alice.ok("hub/unsubscribe", topic="news") == {"topics": 1}
-            assert (await bob.ok("hub/publish", topic="news", content="x"))["audience"] == 0
+            assert await alice.ok("hub/unsubscribe", topic="@news") == {"topics": 1}
+            assert (await bob.ok("hub/publish", topic="@news", content="x"))["audience"] == 0
 
     run(test())
 
@@ -50,10 +50,10 @@ def test_order_and_number_of_many(ttl_s: int | None) -> None:
             signed_on(it, "alice") as alice,
             signed_on(it, "bob") as bob,
         ):
-            await alice.ok("hub/subscribe", topic="news")
+            await alice.ok("hub/subscribe", topic="@news")
             options: dict[str, Any] = {} if ttl_s is None else {"ttl_s": ttl_s}
             for number in range(200):
-                bob.ask("hub/publish", topic="news", content=str(number), **options)
+                bob.ask("hub/publish", topic="@news", content=str(number), **options)
             got = [(await alice.notified())["content"] for _ in range(200)]
             assert got == [str(number) for number in range(200)]
             for _ in range(200):
@@ -67,16 +67,16 @@ def test_what_is_acknowledged_does_not_come_again() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice", "bob"]) as it, signed_on(it, "bob") as bob:
             async with signed_on(it, "alice") as alice:
-                await alice.ok("hub/subscribe", topic="news", ack=True)
+                await alice.ok("hub/subscribe", topic="@news", ack=True)
                 for content in ("one", "two", "three"):
-                    await bob.ok("hub/publish", topic="news", content=content)
+                    await bob.ok("hub/publish", topic="@news", content=content)
                 got = [await alice.notified() for _ in range(3)]
                 assert await alice.ok("hub/ack", id=got[0]["id"]) == {"acked": 1}
                 assert await alice.ok("hub/ack", ids=[got[2]["id"], "m-unknown"]) == {"acked": 1}
             await until(lambda: len(it.hub.connections) == 1)
-            await bob.ok("hub/publish", topic="news", content="four")
+            await bob.ok("hub/publish", topic="@news", content="four")
             async with signed_on(it, "alice") as alice:
-                await alice.ok("hub/subscribe", topic="news", ack=True)
+                await alice.ok("hub/subscribe", topic="@news", ack=True)
                 again = [(await alice.notified())["content"] for _ in range(2)]
                 assert again == ["two", "four"]
 
@@ -90,7 +90,7 @@ def test_one_client_alone() -> None:
             signed_on(it, "alice") as alice,
             signed_on(it, "bob") as bob,
         ):
-            await alice.ok("hub/subscribe", topic="any")
+            await alice.ok("hub/subscribe", topic="@any")
             await bob.ok("hub/publish", client="alice", content="psst")
             got = await alice.notified()
             assert "topic" not in got
@@ -108,10 +108,10 @@ def test_the_same_key_is_the_same_notification() -> None:
             signed_on(it, "alice") as alice,
             signed_on(it, "bob") as bob,
         ):
-            await alice.ok("hub/subscribe", topic="news")
-            first = await bob.ok("hub/publish", topic="news", content="x", id="key-1")
-            assert await bob.ok("hub/publish", topic="news", content="x", id="key-1") == first
-            await bob.ok("hub/publish", topic="news", content="last")
+            await alice.ok("hub/subscribe", topic="@news")
+            first = await bob.ok("hub/publish", topic="@news", content="x", id="key-1")
+            assert await bob.ok("hub/publish", topic="@news", content="x", id="key-1") == first
+            await bob.ok("hub/publish", topic="@news", content="last")
             assert [(await alice.notified())["content"] for _ in range(2)] == ["x", "last"]
 
     run(test())
@@ -121,13 +121,13 @@ def test_the_same_key_is_the_same_notification() -> None:
     ("url", "values", "words"),
     [
         ("hub/publish", {"content": "x"}, "topic"),
-        ("hub/publish", {"topic": "a", "client": "b", "content": "x"}, "topic"),
-        ("hub/publish", {"topic": "a"}, "either content or content_base64"),
-        ("hub/publish", {"topic": "a", "content": 5}, "content: expected text"),
-        ("hub/publish", {"topic": "a", "content": "x", "type": 256}, "type"),
-        ("hub/publish", {"topic": "a", "content": "x", "what": 1}, "unknown field `what`"),
+        ("hub/publish", {"topic": "@a", "client": "b", "content": "x"}, "topic"),
+        ("hub/publish", {"topic": "@a"}, "either content or content_base64"),
+        ("hub/publish", {"topic": "@a", "content": 5}, "content: expected text"),
+        ("hub/publish", {"topic": "@a", "content": "x", "type": 256}, "type"),
+        ("hub/publish", {"topic": "@a", "content": "x", "what": 1}, "unknown field `what`"),
         ("hub/publish", {"topic": "bad topic", "content": "x"}, "topic"),
-        ("hub/publish", {"topic": "a", "content": "x" * 20_000}, ""),
+        ("hub/publish", {"topic": "@a", "content": "x" * 20_000}, ""),
         ("hub/subscribe", {}, "expected topic"),
         ("hub/subscribe", {"topics": []}, "expected topic"),
         ("hub/subscribe", {"topic": "$inner"}, ""),
@@ -154,11 +154,11 @@ def test_many_publishes_out_of_order() -> None:
             signed_on(it, "alice") as alice,
             signed_on(it, "bob") as bob,
         ):
-            await alice.ok("hub/subscribe", topic="news")
-            await bob.ok("hub/publish", topic="news", content="first")
+            await alice.ok("hub/subscribe", topic="@news")
+            await bob.ok("hub/publish", topic="@news", content="first")
             flags = (REQUEST, ASYNC)
             asked = [
-                bob.ask("hub/publish", flags=flags, topic="news", content=str(number), **more)
+                bob.ask("hub/publish", flags=flags, topic="@news", content=str(number), **more)
                 for number in range(100)
                 for more in ({}, {"ttl_s": 0}, {"type": 999})
             ]
@@ -177,12 +177,12 @@ def test_many_publishes_out_of_order() -> None:
 def test_a_publisher_that_leaves_before_the_answer() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice", "bob"]) as it, signed_on(it, "alice") as alice:
-            await alice.ok("hub/subscribe", topic="news")
+            await alice.ok("hub/subscribe", topic="@news")
             async with signed_on(it, "bob") as bob:
-                await bob.ok("hub/publish", topic="news", content="0")
+                await bob.ok("hub/publish", topic="@news", content="0")
                 for number in range(1, 50):
                     content = str(number)
-                    bob.ask("hub/publish", flags=(REQUEST, ASYNC), topic="news", content=content)
+                    bob.ask("hub/publish", flags=(REQUEST, ASYNC), topic="@news", content=content)
             got = [(await alice.notified())["content"] for _ in range(50)]
             assert got == [str(number) for number in range(50)]
             assert it.hub.services.running == 0
@@ -197,10 +197,10 @@ def test_an_event_may_publish() -> None:
             signed_on(it, "alice") as alice,
             connected(it) as stranger,
         ):
-            await alice.ok("hub/subscribe", topic="news")
-            stranger.tell("hub/publish", topic="news", content="from nobody")
+            await alice.ok("hub/subscribe", topic="@news")
+            stranger.tell("hub/publish", topic="@news", content="from nobody")
             await until(lambda: it.hub.counters.failures["esnp", "auth_required"])
-            alice.tell("hub/publish", topic="news", content="to all")
+            alice.tell("hub/publish", topic="@news", content="to all")
             assert (await alice.notified())["content"] == "to all"
 
     run(test())

@@ -21,9 +21,9 @@ def test_what_is_published_is_pushed() -> None:
             tny_client(it.address("tny")) as listener,
             tny_client(it.address("tny")) as speaker,
         ):
-            answer = await listener.call(11, {"topics": ["news", "weather"]})
+            answer = await listener.call(11, {"topics": ["@news", "@weather"]})
             assert (answer.code, body_of(answer)) == (100, {"topics": 2})
-            published = await speaker.call(13, {"topic": "news", "content": "héllo", "type": 3})
+            published = await speaker.call(13, {"topic": "@news", "content": "héllo", "type": 3})
             assert published.code == 100
             push = await listener.next_push()
             body = body_of(push)
@@ -32,13 +32,13 @@ def test_what_is_published_is_pushed() -> None:
             del body["ts"]
             assert body == {
                 "id": body_of(published)["id"],
-                "topic": "news",
+                "topic": "@news",
                 "content": "héllo",
                 "type": 3,
             }
-            assert (await listener.call(12, {"topic": "news"})).code == 100
-            await speaker.call(13, {"topic": "news", "content": "not heard"})
-            await speaker.call(13, {"topic": "weather", "content_base64": "/wA=", "ttl_s": 0})
+            assert (await listener.call(12, {"topic": "@news"})).code == 100
+            await speaker.call(13, {"topic": "@news", "content": "not heard"})
+            await speaker.call(13, {"topic": "@weather", "content_base64": "/wA=", "ttl_s": 0})
             assert body_of(await listener.next_push())["content_base64"] == "/wA="
 
     asyncio.run(go())
@@ -50,18 +50,18 @@ def test_unacknowledged_notifications_are_sent_again() -> None:
             token = it.tokens["alice"]
             async with tny_client(it.address("tny")) as client:
                 await client.sign_on("alice", token)
-                await client.call(11, {"topic": "news", "ack": True})
+                await client.call(11, {"topic": "@news", "ack": True})
                 for n in range(3):
-                    await it.publish("news", f"{n}".encode())
+                    await it.publish("@news", f"{n}".encode())
                 found = [body_of(await client.next_push()) for _ in range(3)]
                 assert [each["content"] for each in found] == ["0", "1", "2"]
                 answer = await client.call(14, {"ids": [found[0]["id"], "unknown"]})
                 assert body_of(answer) == {"acked": 1}
             await until(lambda: not it.hub.connections)
-            await it.publish("news", b"3")
+            await it.publish("@news", b"3")
             async with tny_client(it.address("tny")) as client:
                 await client.sign_on("alice", token)
-                await client.call(11, {"topic": "news", "ack": True})
+                await client.call(11, {"topic": "@news", "ack": True})
                 again = [body_of(await client.next_push())["content"] for _ in range(3)]
                 assert again == ["1", "2", "3"]
 
@@ -76,10 +76,10 @@ def test_many_connections_share_the_body_of_a_push() -> None:
             tny_client(it.address("tny")) as second,
         ):
             for client in (first, second):
-                await client.call(11, {"topic": "news"})
+                await client.call(11, {"topic": "@news"})
             await first.call(1999)  # so that numbers and ids differ
             for n in range(600):  # more than bodies are kept
-                await it.publish("news", f"{n}".encode(), ttl_s=0)
+                await it.publish("@news", f"{n}".encode(), ttl_s=0)
             for client in (first, second):
                 found = [body_of(await client.next_push())["content"] for _ in range(600)]
                 assert found == [str(n) for n in range(600)]
@@ -136,11 +136,11 @@ def test_many_publishes_are_in_flight_at_a_time() -> None:
         async with running(listeners=["tny"], clients=["alice"], tny={"auth": "token"}) as it:
             async with tny_client(it.address("tny")) as client:
                 await client.sign_on("alice", it.tokens["alice"])
-                await client.call(11, {"topic": "news", "ack": True})
+                await client.call(11, {"topic": "@news", "ack": True})
                 for _ in range(3):  # what is asked again and again is known then
-                    await client.call(13, {"topic": "news", "content": "first"})
+                    await client.call(13, {"topic": "@news", "content": "first"})
                 answers = [
-                    client.ask(13, {"topic": "news", "content": str(n)} if n % 10 else {"n": n})
+                    client.ask(13, {"topic": "@news", "content": str(n)} if n % 10 else {"n": n})
                     for n in range(200)
                 ]
                 found = await asyncio.wait_for(asyncio.gather(*answers), DEADLINE_S)

@@ -18,6 +18,7 @@ from .local_topics import local_topics
         ([], "bad_arguments"),
         (["@ok", "@not ok"], "bad_arguments"),
         (["@ok", "$sys"], "forbidden"),
+        (["@ok", "news"], "bad_arguments"),
         (["@ok", ""], "bad_arguments"),
         ([f"@{each}" for each in range(5)], "bad_arguments"),
         (["@ok", "@1", "@2", "@3"], "too_busy"),

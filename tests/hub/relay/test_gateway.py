@@ -218,8 +218,8 @@ def test_a_user_that_has_subscribed_must_come_again(tmp_path: Path) -> None:
             tny_client(gate.address("tny")) as client,
         ):
             await client.sign_on("alice", token)
-            assert (await client.call(11, {"topic": "news"})).code == 100
-            published = await client.call(13, {"topic": "news", "content": "hello"})
+            assert (await client.call(11, {"topic": "@news"})).code == 100
+            published = await client.call(13, {"topic": "@news", "content": "hello"})
             assert body_of(published)["audience"] == 1
             push = await client.next_push()
             assert (push.protocol, body_of(push)["content"]) == (20, "hello")

@@ -26,14 +26,14 @@ async def ask(it: Running, name: str, body: bytes | dict[str, Any]) -> Any:
 def test_json_bodies() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as peer:
-            assert await ask(it, "subscribe", b'{"topic": "t", "ack": true}') == {"topics": 1}
-            sent = await ask(it, "publish", b'{"topic": "t", "content_base64": "/w=="}')
+            assert await ask(it, "subscribe", b'{"topic": "@t", "ack": true}') == {"topics": 1}
+            sent = await ask(it, "publish", b'{"topic": "@t", "content_base64": "/w=="}')
             assert sent.audience == 1
             got = await peer.notified()
             assert (got["id"], got["content"]) == (sent.id, b"\xff")
             body = json.dumps({"ids": [sent.id]}).encode()
             assert await ask(it, "ack", body) == {"acked": 1}
-            assert await ask(it, "unsubscribe", b'{"topics": ["t"]}') == {"topics": 1}
+            assert await ask(it, "unsubscribe", b'{"topics": ["@t"]}') == {"topics": 1}
             assert it.hub.services.running == 0
 
     run(test())
@@ -44,9 +44,9 @@ def test_json_bodies() -> None:
     [
         ("publish", b"", "either content"),
         ("publish", b"not JSON", "malformed"),
-        ("publish", b'{"topic": "t", "content": "a", "content_base64": "/w=="}', "either content"),
-        ("publish", b'{"topic": "t", "content_base64": "!"}', "base64"),
-        ("publish", b'{"topic": "t", "content": {"a": 1}}', "expected text"),
+        ("publish", b'{"topic": "@t", "content": "a", "content_base64": "/w=="}', "either content"),
+        ("publish", b'{"topic": "@t", "content_base64": "!"}', "base64"),
+        ("publish", b'{"topic": "@t", "content": {"a": 1}}', "expected text"),
         ("subscribe", b"[]", "object"),
         ("nope", b"{}", "auth, subscribe, unsubscribe, publish, ack"),
     ],
@@ -64,8 +64,8 @@ def test_what_is_refused(name: str, body: bytes, words: str) -> None:
 def test_a_publish_in_flight_counts_as_running() -> None:
     async def test() -> None:
         async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice"):
-            await ask(it, "subscribe", b'{"topic": "t"}')
-            asking = asyncio.ensure_future(ask(it, "publish", b'{"topic": "t", "content": "c"}'))
+            await ask(it, "subscribe", b'{"topic": "@t"}')
+            asking = asyncio.ensure_future(ask(it, "publish", b'{"topic": "@t", "content": "c"}'))
             await asyncio.sleep(0)
             assert it.hub.services.running == 1
             await asking
@@ -85,8 +85,8 @@ def test_numbers() -> None:
     ("fields", "wanted"),
     [
         (
-            {"topic": "t", "content": b"caf\xc3\xa9", "type": 0},
-            {"id": "m1", "topic": "t", "content": "café", "ts": 5},
+            {"topic": "@t", "content": b"caf\xc3\xa9", "type": 0},
+            {"id": "m1", "topic": "@t", "content": "café", "ts": 5},
         ),
         (
             {"topic": None, "content": b"\xff", "type": 3},

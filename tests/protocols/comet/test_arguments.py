@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.protocols.comet.arguments import (
-    BAD_ARGUMENTS_REPLY,
-    BAD_KEY_REPLY,
-    check_arguments,
-    is_topic,
-)
+from wirelake.protocols.comet.arguments import BAD_ARGUMENTS_REPLY, BAD_KEY_REPLY, check_arguments
 from wirelake.protocols.comet.layout import (
     Auth,
     Command,
@@ -26,6 +21,7 @@ from wirelake.protocols.comet.layout import (
     Unsubscribe,
 )
 from wirelake.protocols.comet.protocol import PROTOCOL
+from wirelake.protocols.hub_calls import is_client_topic
 from wirelake.wire.errors import DecodeError
 
 LONE = b"\xff".decode("utf-8", "surrogateescape")
@@ -107,7 +103,7 @@ def test_ids_have_a_pluggable_rule() -> None:
 def test_a_topic_is_refused_or_made_of_its_characters(text: str) -> None:
     wanted = text[0] == "@" and len(text) <= 256
     wanted = wanted and all(c.isalpha() or c.isdecimal() or c in "/_-@$" for c in text)
-    assert is_topic(text) is wanted
+    assert is_client_topic(text) is wanted
 
 
 def test_replies() -> None:

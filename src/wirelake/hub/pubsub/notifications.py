@@ -18,7 +18,12 @@ from typing import Final, Protocol
 
 import msgspec
 
-from wirelake.protocols.hub_calls import MAX_TOPIC_CHARACTERS, NOTIFICATION_ID_BYTES, is_topic_name
+from wirelake.protocols.hub_calls import (
+    MAX_TOPIC_CHARACTERS,
+    NOTIFICATION_ID_BYTES,
+    is_client_topic,
+    is_topic_name,
+)
 from wirelake.wire.errors import invalid
 
 from ..config import ActiveLimits
@@ -48,7 +53,7 @@ _COUNTER: Final = (1 << _COUNTER_BITS) - 1
 _ID: Final = re.compile(rf"[mp][0-9a-f]{{{NOTIFICATION_ID_BYTES - 1}}}")
 _MAX_KEY_CHARACTERS: Final = 256
 """Maximum length of an idempotency key."""
-_TOPIC_RULE: Final = f"1 to {MAX_TOPIC_CHARACTERS} letters, digits and / _ - @ $"
+_TOPIC_RULE: Final = f"@ and up to {MAX_TOPIC_CHARACTERS - 1} letters, digits and / _ - @ $"
 _MAX_TTL_S: Final = 10 * 366 * 86_400.0
 """Ten years: keeps expiry times within 64 bits of milliseconds, whatever a publisher asks for."""
 
@@ -114,7 +119,7 @@ def check_publication(publication: Publication, limits: ActiveLimits, *, known_t
     topic = publication.topic
     if (topic is None) == (publication.client is None):
         raise HubError("bad_arguments", "expected either topic or client")
-    if topic is not None and not known_topic and not is_topic_name(topic):
+    if topic is not None and not known_topic and not (topic[:1] in "@$" and is_topic_name(topic)):
         raise HubError("bad_arguments", invalid("topic", topic[:40], _TOPIC_RULE))
     limit = limits.max_content_bytes
     if len(publication.content) > limit:
@@ -136,10 +141,10 @@ def check_topics(names: Sequence[str]) -> None:
     if not names:
         raise HubError("bad_arguments", "expected at least one topic")
     for name in names:
-        if not is_topic_name(name):
-            raise HubError("bad_arguments", invalid("topic", name[:40], _TOPIC_RULE))
         if name.startswith("$"):
             raise HubError("forbidden", f"topic {name[:40]!r} is not available to clients")
+        if not is_client_topic(name):
+            raise HubError("bad_arguments", invalid("topic", name[:40], _TOPIC_RULE))
 
 
 def notification_of(entry: Entry, server: int) -> Notification:

@@ -18,7 +18,7 @@ from typing import Final
 
 from wirelake.wire.errors import DecodeError
 
-from ..hub_calls import MAX_CLIENT_ID_BYTES, is_topic_name
+from ..hub_calls import MAX_CLIENT_ID_BYTES, is_client_topic
 from .layout import (
     Auth,
     Command,
@@ -37,7 +37,6 @@ __all__ = [
     "BAD_KEY_REPLY",
     "check_arguments",
     "is_id",
-    "is_topic",
 ]
 
 BAD_ARGUMENTS_REPLY: Final = Error(
@@ -46,11 +45,6 @@ BAD_ARGUMENTS_REPLY: Final = Error(
 """The reply to a command with invalid arguments; the text is the original's."""
 BAD_KEY_REPLY: Final = Error(error_code=ErrorCode.BAD_ARGUMENTS, reason="bad key")
 """The reply to a failed key exchange, whatever failed, before the connection closes."""
-
-
-def is_topic(text: str) -> bool:
-    """Return whether a client may subscribe to this; names with $ first are the server's own."""
-    return text.startswith("@") and is_topic_name(text)
 
 
 def is_id(text: str) -> bool:
@@ -100,7 +94,7 @@ def _topics(field: str, topics: tuple[str, ...]) -> None:
         raise _bad(field, "no topic")
     _text(field, *topics)
     for topic in topics:
-        if not is_topic(topic):
+        if not is_client_topic(topic):
             raise _bad(field, f"{topic[:40]!r} is not a topic")
 
 
