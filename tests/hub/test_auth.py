@@ -91,7 +91,7 @@ def test_the_table_of_addresses_is_bounded(tmp_path: Path) -> None:
         async with local_topics(tmp_path) as it:
             ear: Any = it.ear(None)
             for number in range(10_050):
-                ear.peer = (str(number), 1)
+                ear.charged_to = str(number)
                 it.authority.try_sign_on(ear, "ann", "wrong")
             assert it.authority.delay("0") == 0
             assert it.authority.delay("10049") > 0

@@ -113,7 +113,7 @@ class Authority:
         """Return the client, after the delay of its address; HubError `auth_failed`."""
         # The delay comes before the check: a right token is delayed as long as a wrong one, so the
         # duration tells nothing.
-        delay = self.delay(connection.peer[0])
+        delay = self.delay(connection.charged_to)
         if delay:
             await asyncio.sleep(delay)
         client = self.try_sign_on(connection, client_id, token) if connection.open else None
@@ -129,7 +129,7 @@ class Authority:
         row = self.verify(client_id, token)
         if row is None:
             self._counters.auth_failures[connection.protocol] += 1
-            self.failed(connection.peer[0])
+            self.failed(connection.charged_to)
             return None
         return self._accept(connection, row, token_hash(token))
 

@@ -65,6 +65,8 @@ CountOrNone: TypeAlias = Annotated[int, msgspec.Meta(ge=0, le=_MAX_COUNT)]
 """How many of something that 0 turns off."""
 PerSecond: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 """A rate that 0 turns off."""
+ByteCount: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=1 << 50)]
+"""How many bytes of memory or disk."""
 Seconds: TypeAlias = Annotated[float, msgspec.Meta(gt=0, le=_MAX_SECONDS)]
 """A time."""
 
@@ -87,6 +89,11 @@ class AdminSettings(Table, frozen=True, kw_only=True):
     loopback address no other name, elsewhere any name."""
     tls: TlsSettings | None = None
     """Certificates, to serve HTTPS."""
+    connections: Count = 256
+    """Open connections. For a further one, the hub closes one that waits for its peer, of the
+    address with most. When all are in use, only health probes are answered."""
+    request_s: Seconds = 10.0
+    """How long the head of a request may take, and how long its body."""
 
 
 class Backend(Table, frozen=True, kw_only=True):
@@ -212,6 +219,11 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Connections from all addresses that have not signed on."""
     connects_per_s: Annotated[float, msgspec.Meta(ge=1, le=1e9)] = 5_000.0
     """Connections accepted per second on average; bursts may be twice that."""
+    handshake_s: Seconds = 10.0
+    """Time for a TLS handshake: several round trips of a phone with bad reception."""
+    keepalive_s: Annotated[float, msgspec.Meta(ge=1, le=32_767)] = 60.0
+    """Silence after which TCP keepalive probes a peer; one that has vanished is closed after twice
+    that. It is the only way to notice with protocols that have no heartbeat."""
     bytes_per_turn: Count = 16_384
     """Received bytes of one connection that are processed in one turn of the loop: five thousand
     of the smallest frames, about twenty milliseconds."""
@@ -220,9 +232,19 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     slow_reader_s: Seconds = 30.0
     """How long a peer may be slow before it is disconnected."""
     frame_s: Seconds = 10.0
-    """How long a frame may take to arrive, in addition to the time for its bytes."""
+    """How long a frame may take to arrive before its rate is checked; the rate is that of the last
+    so many seconds."""
     frame_bytes_per_s: Annotated[float, msgspec.Meta(gt=0, le=1e12)] = 1_024.0
     """Minimum rate at which a frame may arrive."""
+    frame_total_s: Seconds = 300.0
+    """How long a frame may take in all: 10 MB at 35 KB/s."""
+    buffered_bytes: ByteCount = 512 << 20
+    """Bytes in memory for all peers: incomplete messages, running calls, what slow peers have not
+    read. Beyond it, connections with the most are closed."""
+    buffered_bytes_per_address: ByteCount = 128 << 20
+    """The same for the connections of one address; beyond it, the one that grows is closed."""
+    buffered_bytes_per_client: ByteCount = 64 << 20
+    """The same for the connections of one client: six of the largest messages."""
     auth_s: Seconds = 10.0
     """Time to sign on, where the protocol has no limit of its own."""
     auth_attempts: Count = 3

@@ -21,8 +21,10 @@ from typing import Final, Protocol
 from .auth import Authority
 from .config import ActiveLimits, Config, Limits, restart_keys
 from .listeners import make_listeners
+from .net.budget import BufferBudget
 from .net.context import HubContext
 from .net.listener import Listener
+from .net.memory import MemoryRelease
 from .net.outbox import Outbox
 from .net.table import ConnectionTable, DeadlineScan, TrackedConnection
 from .observe.counters import Counters
@@ -130,6 +132,9 @@ class Hub:
         self.table = ConnectionTable(
             connections, loop, limits, counters, self.tap, self.topics, deadlines
         )
+        deadlines.add(
+            MemoryRelease(self.table.new_id(), lambda: self.table.count, counters.accepted.total)
+        )
         self.authority = Authority(
             self.store, self.topics, counters, connections, loop.time, self.table.signed_on
         )
@@ -149,6 +154,7 @@ class Hub:
             authority=self.authority,
             connections=connections,
             table=self.table,
+            budget=BufferBudget(limits),
         )
 
     def _start_observers(self) -> None:

@@ -253,6 +253,11 @@ class Session(ABC):
         """Bytes of an incomplete frame in the buffer."""
         return len(self._buffer)
 
+    @property
+    def held_bytes(self) -> int:
+        """Received bytes in memory: an incomplete frame, and what a subclass keeps besides."""
+        return len(self._buffer)
+
     # -- what a subclass defines -------------------------------------------------------------
 
     @abstractmethod

@@ -64,6 +64,7 @@ class Receiver:
         self.open = True
         self.paused_since = 0.0
         self.peer = ("192.0.2.1", 1000)
+        self.charged_to = self.peer[0]
         self.ended = ""
         self.writes = 0
         self.got: list[tuple[str, bytes]] = []

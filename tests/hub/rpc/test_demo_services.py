@@ -61,7 +61,7 @@ def test_sleep() -> None:
         def __init__(self) -> None:
             self.work: list[asyncio.Future[Any]] = []
 
-        def spawn(self, work: Any) -> None:
+        def spawn(self, work: Any, held_bytes: int = 0) -> None:  # noqa: ARG002
             self.work.append(asyncio.ensure_future(work))
 
     async def run() -> list[Any]:

@@ -31,7 +31,7 @@ class Line:
     def __init__(self) -> None:
         self.tasks: list[asyncio.Future[Any]] = []
 
-    def spawn(self, work: Awaitable[Any]) -> None:
+    def spawn(self, work: Awaitable[Any], held_bytes: int = 0) -> None:  # noqa: ARG002
         self.tasks.append(asyncio.ensure_future(work))
 
     async def lost(self) -> None:

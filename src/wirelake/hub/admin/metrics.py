@@ -69,12 +69,23 @@ class HubCollector(Collector):
         yield _counts(
             "connections_refused", "Connections refused by a limit.", "limit", counters.refused
         )
+        yield _pairs(
+            "accept_errors", "Failures to accept connections.", "error", counters.accept_errors
+        )
+        yield _pairs(
+            "handshake_failures",
+            "Connections that ended before their TLS handshake was complete.",
+            "reason",
+            counters.handshake_failures,
+        )
         yield _pairs("connections_closed", "Connections closed.", "reason", counters.close_reasons)
         yield _pairs(
             "connections_dropped", "Connections aborted by the hub.", "reason", counters.drops
         )
         yield _pairs("protocol_failures", "Protocol errors of peers.", "code", counters.failures)
         yield _counts("auth_failures", "Failed sign-ons.", "protocol", counters.auth_failures)
+        held = "Bytes in memory for peers: incomplete, in running calls, or unread."
+        yield _gauge("buffered_bytes", held, hub.context.budget.total)
         yield _counts("bytes_in", "Bytes received.", "protocol", byte_totals(hub, "in"))
         yield _counts("bytes_out", "Bytes sent.", "protocol", byte_totals(hub, "out"))
 

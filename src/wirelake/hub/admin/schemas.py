@@ -65,6 +65,13 @@ class Varz(msgspec.Struct, kw_only=True):
     """Accepted connections, by protocol."""
     refused: dict[str, int]
     """Connections refused, by limit."""
+    accept_errors: dict[str, dict[str, int]]
+    """Failures to accept connections, by protocol and error."""
+    handshake_failures: dict[str, dict[str, int]]
+    """Connections that ended before their TLS handshake was complete, by protocol and reason."""
+    buffered_bytes: int
+    """Bytes in memory for peers: incomplete messages, running calls, what slow peers have not
+    read."""
     auth_failures: dict[str, int]
     """Failed sign-ons, by protocol."""
     close_reasons: dict[str, dict[str, int]]

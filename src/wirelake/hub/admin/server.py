@@ -1,4 +1,8 @@
-"""The HTTP server of the hub: uvicorn in the hub's event loop, and the administrator's token."""
+"""The HTTP server of the hub: uvicorn in the hub's event loop, and the administrator's token.
+
+uvicorn parses requests and calls the application. The hub accepts the connections, with the same
+code as for its other listeners (`hub.net.acceptor`), and limits their number and their time.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,22 @@ import contextlib
 import os
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..auth import warn_if_readable
 from ..config import Config, ConfigError
+from ..net.acceptor import Acceptor
 from ..net.listener import ServerContext, tls_context
 from .app import make_app
+from .http import JsonResponse
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -28,14 +37,15 @@ TOKEN_FILE: Final = "admin.token"
 """The file with the administrator's token, in the data directory."""
 _MIN_TOKEN: Final = 16
 """Minimum length of a token that was chosen by hand."""
-_CONCURRENT: Final = 256
-"""Concurrent requests and streams; further ones get 503."""
+_RESERVE: Final = 16
+"""Connections beyond `admin.connections`, for health probes only."""
+_PROBES: Final = frozenset({"/healthz", "/readyz"})
 _SHUTDOWN_S: Final = 1
 """How long running requests may take when the hub shuts down."""
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without signal handlers: the hub stops it."""
+    """uvicorn without signal handlers and sockets: the hub stops it and accepts connections."""
 
     # uvicorn would replace the handlers of `hub.run`, and stop without a drain.
 
@@ -43,64 +53,160 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002
+        """Start without a socket."""
+        await self.lifespan.startup()
+        self.servers = []
+        self.started = True
+
+
+class _HttpConnection(H11Protocol):
+    """An HTTP connection whose peer has to send and to read in time."""
+
+    # uvicorn has a deadline for the next request of a connection, which a single byte ends, and
+    # none for the first one: a peer could keep a connection for ever.
+
+    def __init__(self, server: AdminServer, address: str, uvicorn_server: uvicorn.Server):
+        super().__init__(
+            config=uvicorn_server.config,
+            server_state=uvicorn_server.server_state,
+            app_state=uvicorn_server.lifespan.state,
+        )
+        self.id = server.hub.table.new_id()
+        """Its id in the deadline scan."""
+        self.address = address
+        self.since = self.loop.time()
+        """Since when the peer has to send a request, or the body of one."""
+        self.made = False
+        """Whether `connection_made` was called."""
+        self._server = server
+        self._paused_since = 0.0
+
+    @property
+    def awaits_bytes(self) -> bool:
+        """Whether the peer has to send something: a request, or the rest of one."""
+        cycle = self.cycle
+        return not self.made or cycle is None or cycle.response_complete or cycle.more_body
+
+    @property
+    def awaits_peer(self) -> bool:
+        """Whether the peer has to send or to read something."""
+        return self.awaits_bytes or bool(self._paused_since)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait for a request."""
+        self.made = True
+        self.since = self.loop.time()
+        super().connection_made(transport)  # type: ignore[arg-type]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop counting the connection."""
+        self._server.forget(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle bytes; the time for the body begins with the end of the head."""
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self.since = self.loop.time()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next request."""
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """The peer reads too slowly."""
+        self._paused_since = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """The peer has caught up."""
+        self._paused_since = 0.0
+        super().resume_writing()
+
+    def check_deadlines(self, now: float) -> None:
+        """Close a connection whose peer takes too long."""
+        if not self.made:
+            return  # the acceptor has the deadline of handshakes
+        if self._paused_since and now - self._paused_since > self._server.hub.limits.slow_reader_s:
+            self._server.drop(self, "slow_reader")
+        elif self.awaits_bytes and now - self.since > self._server.settings.request_s:
+            self._server.drop(self, "too_slow")
+
 
 class AdminServer:
-    """Serves the HTTP endpoints of a hub."""
+    """Serves the HTTP endpoints of a hub.
+
+    A liveness probe must always get an answer: without one the hub is restarted. So HTTP
+    connections have limits of their own, which floods on other listeners do not use up, and idle
+    ones make room for new ones.
+    """
 
     def __init__(self, hub: Hub, *, access_log: bool = False):
-        self._hub = hub
+        self.hub = hub
+        self.settings = hub.config.admin
         self._access_log = access_log
-        self._settings = hub.config.admin
         self._app: Starlette
         self._server: _Server | None = None
         self._tls: ServerContext | None = None
         self._task: asyncio.Task[None] | None = None
-        self._listener: socket.socket | None = None
+        self._acceptor: Acceptor | None = None
+        self._connections: dict[_HttpConnection, None] = {}
+        """Connections, also those in a TLS handshake."""
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """The addresses it listens on; empty while it does not."""
-        if self._listener is None:
-            return []
-        host, port = self._listener.getsockname()[:2]
-        return [(str(host), int(port))]
+        return [] if self._acceptor is None else self._acceptor.addresses
 
     async def start(self) -> None:
         """Start listening, unless `admin.enabled` is false."""
-        if not self._settings.enabled:
+        if not self.settings.enabled:
             return
-        self._app = make_app(self._hub, admin_token(self._hub.data))
-        self._listener = _listen(self._settings.host, self._settings.port)
+        self._app = make_app(self.hub, admin_token(self.hub.data))
+        self._tls = tls_context(self.settings.tls)
         config = uvicorn.Config(
-            self._app,
+            self._answer,
             http="h11",
+            interface="asgi3",
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=self._access_log,
             server_header=False,
             proxy_headers=False,  # a header must not choose the address that delays are counted for
-            limit_concurrency=_CONCURRENT,
             timeout_graceful_shutdown=_SHUTDOWN_S,
         )
-        config.load()
-        config.ssl = self._tls = tls_context(self._settings.tls)
         self._server = _Server(config)
-        self._task = asyncio.create_task(self._server.serve([self._listener]))
+        self._task = asyncio.create_task(self._server.serve())
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0)
         if self._task.done():
             await self._task
+        # No spare descriptors: those that other listeners leave are for this one.
+        context = self.hub.context
+        self._acceptor = Acceptor(
+            "admin", self, context.loop, context.active_limits, context.counters, spare=0
+        )
+        try:
+            await self._acceptor.open(self.settings.host, self.settings.port, self._tls)
+        except BaseException:
+            await self.stop()
+            raise
 
     async def stop(self) -> None:
         """Stop listening and end open streams."""
         if self._server is None or self._task is None:
             return
+        if self._acceptor is not None:
+            self._acceptor.close()
         for reader in tuple(self._app.state.readers):
             reader.end()
         self._server.should_exit = True
         await self._task
-        self._server = self._task = self._listener = None
+        self._server = self._task = self._acceptor = None
 
     def prepare_reload(self, config: Config) -> Callable[[], None]:
         """Read the certificates; return the function that applies the reload. ConfigError."""
@@ -108,23 +214,57 @@ class AdminServer:
             return lambda: None
         return self._tls.prepare(config.admin.tls)
 
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; only health probes on the last connections."""
+        if len(self._connections) > self.settings.connections and scope["path"] not in _PROBES:
+            busy = {"error": "too_busy", "message": "all connections are in use"}
+            await JsonResponse(busy, status_code=503)(scope, receive, send)
+        else:
+            await self._app(scope, receive, send)
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket."""
-    # The protocol is explicit: otherwise asyncio does not set TCP_NODELAY on accepted sockets.
-    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        listener.bind(address)
-        listener.listen(128)
-        listener.setblocking(False)
-    except OSError as error:
-        listener.close()
-        raise OSError(error.errno, f"{error.strerror}: admin on {host}:{port}") from error
-    return listener
+    # -- connections -------------------------------------------------------------------------
+
+    def accept(self, address: str) -> asyncio.Protocol | None:
+        """Return a new connection, for which another may be closed; None when all are in use."""
+        if len(self._connections) >= self.settings.connections:
+            self._make_room()
+        if self._server is None or len(self._connections) >= self.settings.connections + _RESERVE:
+            self.hub.counters.refused["admin_connections"] += 1
+            return None
+        connection = _HttpConnection(self, address, self._server)
+        self._connections[connection] = None
+        self.hub.context.deadlines.add(connection)
+        return connection
+
+    def settled(self, protocol: asyncio.Protocol) -> bool:
+        """Return whether a connection was made; otherwise stop counting it."""
+        assert isinstance(protocol, _HttpConnection)
+        if not protocol.made:
+            self.forget(protocol)
+        return protocol.made
+
+    def _make_room(self) -> None:
+        """Close the oldest connection that waits for its peer, of the address with most."""
+        # By address: a probe that comes from elsewhere than a flood is never closed for it.
+        waiting = [each for each in self._connections if each.awaits_peer]
+        if waiting:
+            count = Counter(each.address for each in self._connections)
+            found = min(waiting, key=lambda each: (-count[each.address], each.since))
+            self.drop(found, "admin_connections")
+
+    def drop(self, connection: _HttpConnection, reason: str) -> None:
+        """Abort a connection, and count it as dropped."""
+        self.hub.counters.dropped("admin", reason)
+        self.forget(connection)
+        if connection.made:
+            connection.transport.abort()
+        elif self._acceptor is not None:
+            self._acceptor.cancel(connection)
+
+    def forget(self, connection: _HttpConnection) -> None:
+        """Stop counting a connection."""
+        self._connections.pop(connection, None)
+        self.hub.context.deadlines.remove(connection)
 
 
 def admin_token(data: Path) -> str:

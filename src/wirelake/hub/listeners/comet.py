@@ -233,7 +233,7 @@ class CometConnection(Connection):
     def _sign_on(self, client_id: str, token: str) -> None:
         """Sign on: at once, or after a delay for an address with recent failures."""
         authority = self.hub.authority
-        if authority.delay(self.peer[0]) > 0:
+        if authority.delay(self.charged_to) > 0:
             self.spawn(self._sign_on_later(client_id, token))
             return
         try:

@@ -87,7 +87,7 @@ class MaglineConnection(Connection):
         super().connection_made(transport)
         if self.transport.is_closing():
             return
-        self._half_open = self.listener.begin_handshake(self.peer[0])
+        self._half_open = self.listener.begin_handshake(self.charged_to)
         if not self._half_open:
             self.hub.counters.refused["handshakes_per_address"] += 1
             self.session.abort(ErrorNumber.BUSY, Reason.BUSY)
@@ -156,7 +156,7 @@ class MaglineConnection(Connection):
     def _end_handshake(self) -> None:
         if self._half_open:
             self._half_open = False
-            self.listener.end_handshake(self.peer[0])
+            self.listener.end_handshake(self.charged_to)
 
     def _established(self, event: Established) -> None:
         self.listener.by_session[event.session_id] = self

@@ -77,7 +77,7 @@ class _TunnelState:
 class Tunnel(TnyEndpoint):
     """One user behind a gateway."""
 
-    __slots__ = ("_next_id", "key", "link")
+    __slots__ = ("_gateway", "_next_id", "key", "link")
 
     listener: RelayListener
 
@@ -88,6 +88,8 @@ class Tunnel(TnyEndpoint):
         self.key = key
         self.link: RelayConnection | None = link
         self.peer = (address_text(ip) or link.peer[0], port)
+        self._gateway = link.charged_to
+        self.charged_to = f"{self.peer[0]} behind {self._gateway}"
         self.opened_ns = time.time_ns()
         self.session = _TunnelState()
         self._next_id = 1
@@ -97,6 +99,16 @@ class Tunnel(TnyEndpoint):
     def make_session(self, now: float) -> Session:  # noqa: ARG002
         """Raise: a tunnel uses the session of its link."""
         raise SessionError("bad_state", "a tunnel uses the session of its link")
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes in running calls; the link has the others."""
+        return self._running_bytes
+
+    @property
+    def gateway(self) -> str:
+        """The address of the gateway that opened the tunnel."""
+        return self._gateway
 
     def on_event(self, event: Event) -> None:
         """Do nothing: the link passes messages and changes to the methods below."""
@@ -132,11 +144,7 @@ class Tunnel(TnyEndpoint):
         self.link = None
         if not self.close_reason:
             self.close_reason, self.close_side = reason, side
-        # As `Connection._remove`, without a transport.
-        for task in self._tasks or ():
-            task.cancel()
-        self.hub.table.closed(self)
-        self.form = None
+        self._remove()
 
     # -- called by the hub -------------------------------------------------------------------
 
@@ -308,8 +316,8 @@ class RelayConnection(Connection):
 
     def _opened(self, event: TunnelOpened) -> None:
         tunnel = Tunnel(self.listener, self, event.key, event.ip, event.port)
-        # A tunnel counts as a connection from the address of its user: the limits per address hold
-        # behind a gateway, too.
+        # A tunnel counts as a connection from the address of its user behind this gateway: limits
+        # per address hold there, too, and no gateway can use up those of other peers.
         if not self.hub.table.admit(tunnel):
             with suppress(SessionError):
                 self.listener.registry.disconnect(event.key)

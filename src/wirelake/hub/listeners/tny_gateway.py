@@ -40,6 +40,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import msgspec
+
 from wirelake.protocols.sansio import Event, Session, SessionError
 from wirelake.protocols.tny.binding import TnySettings
 from wirelake.protocols.tny.layout import Dialect, LinkOpen, Message, Mode
@@ -149,6 +151,11 @@ class User(Connection):
             self.listener.forget(self)
         self.listener.flush_links()
 
+    @property
+    def held_bytes(self) -> int:
+        """Also messages that wait for a link."""
+        return super().held_bytes + sum(len(raw) for _, raw in self._queued or ())
+
     # -- from the user -----------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
@@ -163,7 +170,8 @@ class User(Connection):
         # The sign-on is kept only once it has succeeded (`_note_response`): a failed attempt must
         # not be repeated at another backend.
         if message.mode == Mode.REQUEST:
-            self._pending[answered_id(message)] = message
+            # Without its body, which only the backend needs: a user may have many of them pending.
+            self._pending[answered_id(message)] = msgspec.structs.replace(message, body=None)
             if message.protocol == _SIGN_ON:
                 self._pending_sign_on = (message, raw)
         try:

@@ -28,7 +28,9 @@ A protocol that is called often has a fast path of its own instead of `call_targ
 - Everything written in one iteration leaves in one write (`outbox.py`).
 - A peer that does not read is not read from, gets no more notifications, and is dropped after
   `Limits.slow_reader_s`.
-- A frame that arrives too slowly is cut off (`Limits.frame_s`, `Limits.frame_bytes_per_s`).
+- A frame that arrives too slowly is cut off (`Limits.frame_s`, `Limits.frame_bytes_per_s`,
+  `Limits.frame_total_s`).
+- What a connection keeps in memory counts for its client, its address and the hub (`budget.py`).
 - The recorder and live views see whole frames, as they cross.
 """
 
@@ -36,7 +38,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Mapping, Sequence
@@ -51,6 +52,7 @@ from ..observe.tap import Tap
 from ..pubsub.notifications import Form, Notification
 from ..pubsub.subscriptions import Client
 from ..rpc.call_types import Answerer, Call, Result, json_body
+from .acceptor import tune
 from .context import HubContext
 
 if TYPE_CHECKING:
@@ -91,13 +93,18 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         "_frame_start",
+        "_held_bytes",
         "_linger_timer",
         "_out",
         "_partial_frame",
         "_peer_done",
         "_running",
+        "_running_bytes",
         "_tasks",
         "_unprocessed",
+        "_window_bytes",
+        "_window_started",
+        "charged_to",
         "client",
         "close_reason",
         "close_side",
@@ -114,6 +121,7 @@ class Connection(asyncio.Protocol):
         "out_bytes",
         "paused_since",
         "peer",
+        "reserved",
         "session",
         "sign_on_deadline",
         "signing_on",
@@ -142,6 +150,10 @@ class Connection(asyncio.Protocol):
         self.frame_started = 0.0
         """When the first byte of an incomplete frame was seen; 0 when there is none."""
         self.peer: tuple[str, int] = ("", 0)
+        self.charged_to = ""
+        """The address that limits and delays of sign-ons count for: that of the socket."""
+        self.reserved = False
+        """Whether the table counted the connection when it was accepted, and has not added it."""
         self.opened_ns = 0
         self.session: Any = None
         self.sign_on_deadline = 0.0
@@ -156,9 +168,13 @@ class Connection(asyncio.Protocol):
         self._linger_timer: asyncio.TimerHandle | None = None
         self._peer_done = False
         self._running = 0
+        self._running_bytes = 0
         self._unprocessed: bytes | None = None
         self._partial_frame = b""
         self._frame_start = 0
+        self._window_started = 0.0
+        self._window_bytes = 0
+        self._held_bytes = 0
         self._tasks: set[asyncio.Task[Any]] | None = None
 
     # -- provided by the protocol ------------------------------------------------------------
@@ -200,25 +216,30 @@ class Connection(asyncio.Protocol):
         """What the client has reported about itself, where the protocol has a message for it."""
         return {}
 
+    @property
+    def gateway(self) -> str:
+        """The address of the gateway of a tunnel; empty for a connection with a socket."""
+        return ""
+
     # -- called by asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept the connection, unless a limit is reached."""
         self.transport = transport
         self.opened_ns = time.time_ns()
-        sock: socket.socket | None = transport.get_extra_info("socket")
         peer = transport.get_extra_info("peername")
         if peer is None:
             # Reset before it was accepted: uvloop finds no address. There is nothing to limit, to
             # record or to answer; without a session `connection_lost` does nothing.
             self.hub.counters.reset_before_accept(self.protocol)
+            self.hub.table.release(self)
             self.transport.abort()
             return
         self.peer = peer[:2]
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            # asyncio sets it only if the listening socket was made with IPPROTO_TCP. With Nagle's
-            # algorithm p99 of a call was 43 ms. Coalescing is done by the outbox.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.reserved:  # dialled by the hub, not accepted
+            self.charged_to = self.peer[0]
+            if (sock := transport.get_extra_info("socket")) is not None:
+                tune(sock, self.hub.limits.keepalive_s)
         limits = self.hub.limits
         # Writing pauses at `write_buffer` unread bytes and resumes at a quarter: with a low mark
         # close to the high one, a slow reader would pause and resume with every read of its own.
@@ -281,6 +302,9 @@ class Connection(asyncio.Protocol):
         # What refers to this connection is released here, so that it is freed by its reference
         # count and not by the garbage collector, which runs rarely (`hub.run`).
         self._unprocessed = None
+        if self._held_bytes:
+            self._held_bytes = 0
+            self.hub.budget.charge(self, 0)
         for task in self._tasks or ():
             task.cancel()
         self.on_closed()
@@ -295,6 +319,7 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.pause_reading()
         self.hub.topics.fell_behind(self)
+        self._charge_held()
 
     def resume_writing(self) -> None:
         """The peer has caught up: resume reading and pushing."""
@@ -302,6 +327,7 @@ class Connection(asyncio.Protocol):
         if self._unprocessed is None and not self.transport.is_closing():
             self.transport.resume_reading()
         self.hub.topics.caught_up(self)
+        self._charge_held()
 
     # -- bytes in ----------------------------------------------------------------------------
 
@@ -337,6 +363,7 @@ class Connection(asyncio.Protocol):
                 self._react()
             if self.client is None and self.sign_on_deadline:
                 self._check_buffered()
+            self._charge_held()
         finally:
             outbox.reading = False
             self.flush()
@@ -353,6 +380,23 @@ class Connection(asyncio.Protocol):
         if stop > 0:
             tap.crossed(self, self.direction_in, received[:stop])
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes kept in memory for this connection: received ones that are incomplete, not handled
+        or in a running call, and sent ones that the peer does not read."""
+        held: int = self.session.held_bytes + len(self._partial_frame) + self._running_bytes
+        if self._unprocessed is not None:
+            held += len(self._unprocessed)
+        if self.paused_since:
+            held += self.transport.get_write_buffer_size()
+        return held
+
+    def _charge_held(self) -> None:
+        held = self.held_bytes
+        if held != self._held_bytes and self.id in self.hub.connections:
+            self._held_bytes = held
+            self.hub.budget.charge(self, held)
+
     # -- events ------------------------------------------------------------------------------
 
     def react(self) -> None:
@@ -365,6 +409,8 @@ class Connection(asyncio.Protocol):
         data = session.to_send()
         if data:
             self.write(data)
+        if self._held_bytes:  # an answer may have released a request
+            self._charge_held()
         if (
             session.state == CLOSED
             and self._linger_timer is None
@@ -516,13 +562,21 @@ class Connection(asyncio.Protocol):
 
     # -- for the hub -------------------------------------------------------------------------
 
-    def spawn(self, work: Awaitable[Any]) -> None:
-        """Run a task; it is cancelled when the connection ends."""
+    def spawn(self, work: Awaitable[Any], held_bytes: int = 0) -> None:
+        """Run a task, which keeps so many bytes; it is cancelled when the connection ends."""
         task = asyncio.ensure_future(work)
         if self._tasks is None:
             self._tasks = set()
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
+        if held_bytes:
+            self._running_bytes += held_bytes
+            task.add_done_callback(partial(self._released, held_bytes))
+            self._charge_held()
+
+    def _released(self, held_bytes: int, _: asyncio.Task[Any]) -> None:
+        self._running_bytes -= held_bytes
+        self._charge_held()
 
     def _task_done(self, task: asyncio.Task[Any]) -> None:
         assert self._tasks is not None
@@ -572,18 +626,34 @@ class Connection(asyncio.Protocol):
         ):
             self.end("auth_timeout")
             return
-        # A frame may take `frame_s` and the time of its bytes at `frame_bytes_per_s`; a peer that
-        # sends a byte now and then would otherwise keep its buffer for ever. `_frame_start` is the
-        # position of the frame in the stream: when it moves, another frame has begun.
-        buffered = self.session.buffered
-        if not buffered:
-            self.frame_started = 0.0
-        elif not self.frame_started or self._frame_start != self.in_bytes - buffered:
-            self.frame_started, self._frame_start = now, self.in_bytes - buffered
-        elif now - self.frame_started > limits.frame_s + buffered / limits.frame_bytes_per_s:
+        self._charge_held()
+        if self._is_slow_sender(now):
             self.drop("too_slow")
             return
         due = self.session.next_timer()
         if due is not None and due <= now:
             self.session.on_timer(now)
             self._react()
+
+    def _is_slow_sender(self, now: float) -> bool:
+        """Return whether an incomplete frame arrives too slowly."""
+        # The rate is that of the last `frame_s` seconds. A rate since the start of the frame would
+        # let 10 MB, sent at once, pay for three hours of silence. `_frame_start` is the position of
+        # the frame in the stream: when it moves, another frame has begun. While the hub itself does
+        # not read, nothing can arrive.
+        limits, buffered = self.hub.limits, self.session.buffered
+        if not buffered or not self.transport.is_reading():
+            self.frame_started = 0.0
+            return False
+        if not self.frame_started or self._frame_start != self.in_bytes - buffered:
+            self.frame_started, self._frame_start = now, self.in_bytes - buffered
+            self._window_started, self._window_bytes = now, self.in_bytes
+            return False
+        if now - self.frame_started > limits.frame_total_s:
+            return True
+        window_s = now - self._window_started
+        if window_s <= limits.frame_s:
+            return False
+        received = self.in_bytes - self._window_bytes
+        self._window_started, self._window_bytes = now, self.in_bytes
+        return received < window_s * limits.frame_bytes_per_s

@@ -19,6 +19,7 @@ from ..pubsub.topics import Topics
 from ..rpc.hub_calls import HubCalls
 from ..rpc.services import Services
 from ..store import Store
+from .budget import BufferBudget
 from .outbox import Outbox
 from .table import ConnectionTable, DeadlineScan, TrackedConnection
 
@@ -46,6 +47,7 @@ class HubContext:
     connections: Mapping[int, TrackedConnection]
     """Open connections, by id."""
     table: ConnectionTable
+    budget: BufferBudget
 
     @property
     def limits(self) -> Limits:

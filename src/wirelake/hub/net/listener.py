@@ -1,8 +1,8 @@
 """The base class of listeners, and server-side TLS contexts.
 
-A listener has the sockets of one protocol and what its connections share. A subclass sets
-`connection` (see `connection.py`) and creates in `__init__` what is created once: session options,
-keys, encoders. The admin server uses the same TLS contexts.
+A listener has the sockets of one protocol (`acceptor.py`) and what its connections share. A
+subclass sets `connection` (see `connection.py`) and creates in `__init__` what is created once:
+session options, keys, encoders. The admin server uses the same TLS contexts.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from wirelake.protocols.binding import TlsSettings
 
 from ..auth import warn_if_readable
 from ..config import ConfigError
+from .acceptor import Acceptor
 from .connection import Connection
 from .context import HubContext
 
@@ -25,10 +26,6 @@ __all__ = [
     "ServerContext",
     "tls_context",
 ]
-
-_BACKLOG = 4096
-"""Length of the accept queue: after an outage all clients reconnect within a second or two, and a
-SYN that finds the queue full is retried only after a second."""
 
 
 class Listener:
@@ -39,7 +36,7 @@ class Listener:
     def __init__(self, hub: HubContext, settings: Any):
         self.hub = hub
         self.settings = settings
-        self._server: asyncio.Server | None = None
+        self._acceptor: Acceptor | None = None
         self._tls: ServerContext | None = None
 
     @property
@@ -50,26 +47,38 @@ class Listener:
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """The addresses it listens on; empty when it does not."""
-        if self._server is None:
-            return []
-        return [tuple(sock.getsockname()[:2]) for sock in self._server.sockets]
+        return [] if self._acceptor is None else self._acceptor.addresses
 
     async def start(self) -> None:
         """Start listening."""
         self._tls = tls_context(self.settings.tls)
-        self._server = await self.hub.loop.create_server(
-            lambda: self.connection(self),
-            self.settings.host,
-            self.settings.port,
-            ssl=self._tls,
-            backlog=_BACKLOG,
-        )
+        hub = self.hub
+        acceptor = Acceptor(self.protocol, self, hub.loop, hub.active_limits, hub.counters)
+        await acceptor.open(self.settings.host, self.settings.port, self._tls)
+        self._acceptor = acceptor
 
     async def stop(self) -> None:
         """Stop listening; connections stay."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.close()
+        acceptor, self._acceptor = self._acceptor, None
+        if acceptor is not None:
+            acceptor.close()
+
+    # -- called by the acceptor --------------------------------------------------------------
+
+    def accept(self, address: str) -> asyncio.Protocol | None:
+        """Count a connection and return it; None when a limit is reached."""
+        if not self.hub.table.reserve(address):
+            return None
+        connection = self.connection(self)
+        connection.charged_to, connection.reserved = address, True
+        return connection
+
+    def settled(self, protocol: asyncio.Protocol) -> bool:
+        """Return whether a connection was added; otherwise stop counting it."""
+        assert isinstance(protocol, Connection)
+        added = not protocol.reserved
+        self.hub.table.release(protocol)
+        return added
 
     def prepare_reload(self, settings: Any) -> Callable[[], None]:
         """Read the certificates of new settings; return the function that applies the reload.

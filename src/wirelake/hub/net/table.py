@@ -1,9 +1,14 @@
 """The connection table, and the periodic scan for expired deadlines.
 
 `ConnectionTable` knows which connections are open, decides whether a new one is accepted, and
-remembers why the last ones were closed. A connection is *half-open* until its client has signed on
-(a link: until it is established). Half-open connections have limits of their own, so that a flood
-of them cannot keep out clients that can authenticate (`docs/concepts/hub.md`, Limits).
+remembers why the last ones were closed. A connection is counted from the moment it is accepted,
+before a TLS handshake (`reserve`), and is *half-open* until its client has signed on (a link: until
+it is established). Half-open connections have limits of their own, so that a flood of them cannot
+keep out clients that can authenticate (`docs/concepts/hub.md`, Limits).
+
+Limits per address count what the address itself has opened. A tunnel's address is only what its
+gateway says: it is charged to that address *behind that gateway*, so that a gateway cannot use up
+the limits of an address that connects directly, or through another gateway.
 
 `DeadlineScan` visits every connection once a second, instead of one timer per connection.
 """
@@ -53,6 +58,12 @@ class TrackedConnection(Receiver, ObservedConnection, Protocol):
     opened_ns: int
     in_bytes: int
     out_bytes: int
+    reserved: bool
+    """Whether the connection was counted when it was accepted, and is not in the table yet."""
+
+    @property
+    def gateway(self) -> str:
+        """The address of the gateway of a tunnel; empty for a connection with a socket."""
 
     @property
     def reported(self) -> dict[str, Any]:
@@ -117,9 +128,11 @@ class ConnectionTable:
         """The last connections that were closed for an unusual reason."""
         self.draining = False
         """Whether the hub shuts down: no connection is accepted."""
+        self._reserved = 0
         self._by_address: Counter[str] = Counter()
-        self._half_open: dict[int, str] = {}
+        self._half_open: dict[int, tuple[str, str]] = {}
         self._half_open_by_address: Counter[str] = Counter()
+        self._half_open_by_gateway: Counter[str] = Counter()
         self._accept_credit = 2 * limits.current.connects_per_s
         self._accept_at = loop.time()
         # Ids must not repeat across restarts: recordings of several runs go into one lake, where
@@ -131,16 +144,42 @@ class ConnectionTable:
         self._next_id += 1
         return self._next_id
 
-    def admit(self, connection: TrackedConnection) -> bool:
-        """Add a connection; return False, and count the limit, when a limit is reached."""
-        limit = self._reached_limit(connection.peer[0])
+    def reserve(self, address: str, gateway: str = "", dialled: bool = False) -> bool:
+        """Count a connection that is being accepted; return False when a limit is reached."""
+        # A gateway whose limits are used up by its users still has to reach its backends.
+        limit = "" if dialled else self._reached_limit(address, gateway)
         if limit:
             self._counters.refused[limit] += 1
             return False
-        address = connection.peer[0]
+        self._reserved += 1
         self._by_address[address] += 1
-        self._half_open[connection.id] = address
         self._half_open_by_address[address] += 1
+        if gateway:
+            self._half_open_by_gateway[gateway] += 1
+        return True
+
+    def release(self, connection: TrackedConnection) -> None:
+        """Stop counting a connection that ended before it was added."""
+        if not connection.reserved:
+            return
+        connection.reserved = False
+        self._reserved -= 1
+        _decrement(self._by_address, connection.charged_to)
+        self._end_half_open(connection.charged_to, connection.gateway)
+
+    def admit(self, connection: TrackedConnection) -> bool:
+        """Add a connection; return False when a limit is reached, unless it was reserved."""
+        if not connection.reserved:
+            dialled = connection.direction_in == "s2c"
+            if not self.reserve(connection.charged_to, connection.gateway, dialled):
+                return False
+            connection.reserved = True
+        if self.draining:
+            self.release(connection)
+            return False
+        connection.reserved = False
+        self._reserved -= 1
+        self._half_open[connection.id] = (connection.charged_to, connection.gateway)
         self._open[connection.id] = connection
         self._counters.accepted[connection.protocol] += 1
         self._deadlines.add(connection)
@@ -148,21 +187,30 @@ class ConnectionTable:
             self._tap.opened(connection)
         return True
 
-    def _reached_limit(self, address: str) -> str:
+    @property
+    def count(self) -> int:
+        """Connections that are open or being accepted."""
+        return len(self._open) + self._reserved
+
+    def _reached_limit(self, address: str, gateway: str) -> str:
         """Return the name of the limit that refuses a connection; empty to accept it."""
         # Limits of the whole hub first, then those of an address. None of the checks stores
         # anything for a refused connection (a Counter has no entry for a key that is only read).
         limits = self._limits.current
         if self.draining:
             return "closing"
-        if len(self._open) >= limits.connections:
+        if self.count >= limits.connections:
             return "connections"
         if self._by_address[address] >= limits.connections_per_address:
             return "connections_per_address"
-        if len(self._half_open) >= limits.half_open:
+        if len(self._half_open) + self._reserved >= limits.half_open:
             return "half_open"
         if self._half_open_by_address[address] >= limits.half_open_per_address:
             return "half_open_per_address"
+        # The addresses behind a gateway are its own claim, so it may have any number of them. Half
+        # of the limit is left to everybody else.
+        if gateway and 2 * self._half_open_by_gateway[gateway] >= limits.half_open:
+            return "half_open_per_gateway"
         # A token bucket: `connects_per_s` on average, bursts of twice that. It is charged last, so
         # that connections refused by another limit use none of the rate of the others.
         now = self._loop.time()
@@ -186,16 +234,21 @@ class ConnectionTable:
 
         Listeners call it for connections without a client: links, and users of a gateway.
         """
-        address = self._half_open.pop(connection.id, None)
-        if address is not None:
-            _decrement(self._half_open_by_address, address)
+        found = self._half_open.pop(connection.id, None)
+        if found is not None:
+            self._end_half_open(*found)
+
+    def _end_half_open(self, address: str, gateway: str) -> None:
+        _decrement(self._half_open_by_address, address)
+        if gateway:
+            _decrement(self._half_open_by_gateway, gateway)
 
     def closed(self, connection: TrackedConnection) -> None:
         """Remove a connection and remember why it was closed."""
         if self._open.pop(connection.id, None) is None:
             return  # refused by `admit`, or already removed
         self._deadlines.remove(connection)
-        _decrement(self._by_address, connection.peer[0])
+        _decrement(self._by_address, connection.charged_to)
         self.end_half_open(connection)
         self._topics.detach(connection)
         # Bytes are added up at the close, not with every read and write

@@ -74,6 +74,7 @@ class Counters:
     """Totals since the start. Labels come from fixed lists, so their number is bounded."""
 
     __slots__ = (
+        "accept_errors",
         "accepted",
         "acked",
         "auth_failures",
@@ -85,6 +86,7 @@ class Counters:
         "delivered",
         "drops",
         "failures",
+        "handshake_failures",
         "hub_calls",
         "published",
         "refused",
@@ -98,6 +100,11 @@ class Counters:
         """Connections, by protocol."""
         self.refused: Counter[str] = Counter()
         """Connections refused, by limit."""
+        self.accept_errors: Counter[tuple[str, str]] = Counter()
+        """Failures to accept connections, by protocol and error: `EMFILE` without descriptors."""
+        self.handshake_failures: Counter[tuple[str, str]] = Counter()
+        """Connections that ended before their TLS handshake was complete, by protocol and
+        reason."""
         self.close_reasons: Counter[tuple[str, str]] = Counter()
         """Closed connections, by protocol and reason."""
         self.failures: Counter[tuple[str, str]] = Counter()

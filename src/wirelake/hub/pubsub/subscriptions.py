@@ -50,6 +50,8 @@ class Receiver(Protocol):
     """Whether the protocol itself acknowledges every notification (comet)."""
     id: int
     peer: tuple[str, int]
+    charged_to: str
+    """The address that limits count for; `peer` of a tunnel is only what its gateway says."""
     client: Client | None
     credential: bytes
     """The hash of the token that the client used."""

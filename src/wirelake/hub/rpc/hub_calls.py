@@ -107,7 +107,7 @@ class HubCalls:
         if client is not None:  # anonymous until now: the subscriptions of that client end
             self._topics.detach(connection)
         # Only an address with recent failures pays for a task: its sign-on is delayed.
-        if self._authority.delay(connection.peer[0]):
+        if self._authority.delay(connection.charged_to):
             connection.signing_on = True
             connection.spawn(self._auth_later(connection, given, answer, begun_ns))
             return

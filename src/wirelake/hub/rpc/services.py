@@ -117,7 +117,7 @@ class Service:
         task = asyncio.ensure_future(self._later(call, values, answer, begun_ns))
         self._services.running += 1
         task.add_done_callback(self._ended)
-        call.connection.spawn(task)
+        call.connection.spawn(task, len(call.body))
 
     def _ended(self, _: asyncio.Task[None]) -> None:
         self._services.running -= 1

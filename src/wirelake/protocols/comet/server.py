@@ -153,6 +153,11 @@ class ServerSession(Endpoint):
         """Received commands without a reply."""
         return len(self._queue or ()) + (self._current is not None)
 
+    @property
+    def held_bytes(self) -> int:
+        """Also commands that wait for the replies to those before."""
+        return len(self._buffer) + self._queued_bytes
+
     # -- the application's side --------------------------------------------------------------
 
     def accept(self, *, elsewhere: ServerSession | None = None) -> bool:

@@ -67,7 +67,8 @@ class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     """Read the cancelled rows TRACE, TRACE_RESP and MESSAGE_KIND as the flags that replaced them;
     with revision frames only."""
     idle_s: IdleSeconds = 0.0
-    """Close after this time without a message; 0: never (the protocol has no heartbeat)."""
+    """Close after this time without a message; 0: never. The protocol has no heartbeat, so a
+    silent subscriber is normal; `limits.keepalive_s` detects peers that have vanished."""
     routes: tuple[EsnpRoute, ...] = ()
     """Other servers for calls of services that this hub does not have: `[[esnp.routes]]`."""
 

@@ -230,6 +230,11 @@ class Endpoint(Session):
         """Requests of the peer that are unanswered or incomplete."""
         return len(self._open) + len(self._parts)
 
+    @property
+    def held_bytes(self) -> int:
+        """Also requests that are unanswered or incomplete."""
+        return len(self._buffer) + self._open_bytes + self._parts.held_bytes
+
     # -- the application's side --------------------------------------------------------------
 
     def answer(
