@@ -5,7 +5,8 @@
 First the kills, in runs of twenty, each with a folder and a seed of its own: whatever was confirmed
 must arrive, in order, and nothing else. Then ten thousand silent connections, beside which the
 others must go on; then twice a hundred thousand connects, after which memory must not have grown
-by more than two percent. Exits with 1 when anything is wrong.
+by more than two percent. Then storms on TLS listeners and on the admin port, and unfinished
+messages (`storms.py`). Exits with 1 when anything is wrong.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.adversity.counted import Counted
 from tests.adversity.healthy_peers import HealthyPeers
 from tests.adversity.reconnects import allow_many_files, come_and_go, people_of, silent
 from tests.hub_kills.killing import run_with_kills
+from tests.hub_kills.storms import http_storm, tls_storm, unfinished_messages
 from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
 
 _KILLS_OF_A_RUN = 20
@@ -102,11 +104,12 @@ def _after(hub: HubProcess, people: list[tuple[str, str]], connects: int) -> int
 
 
 def main() -> int:
-    """Runs all three and writes what came of it."""
+    """Run all parts and write their results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--silent", type=int, default=10_000)
     parser.add_argument("--connects", type=int, default=100_000)
+    parser.add_argument("--unfinished", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -116,6 +119,9 @@ def main() -> int:
         "kills": killed(options.kills, options.seed),
         "silence": silence(options.silent),
         "memory": memory(options.connects),
+        "tls": tls_storm(options.silent, options.connects // 5),
+        "admin": http_storm(min(options.silent, 10_000), options.connects // 5),
+        "unfinished": unfinished_messages(options.unfinished, 9_800_000),
     }
     problems = [problem for part in record.values() for problem in part["problems"]]
     record["seconds"] = round(time.monotonic() - began)
