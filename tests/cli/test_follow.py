@@ -99,7 +99,7 @@ def test_json(run: Run, traffic: Path) -> None:
     events = [json.loads(line) for line in found.lines]
     assert events[0]["event"] == "opened"
     assert {"message", "closed"} <= {event["event"] for event in events}
-    assert {event["connection"] for event in events} == {connection["connection"]}
+    assert {event["connection"] for event in events} == {str(connection["connection"])}
     count = connection["messages_c2s"] + connection["messages_s2c"]
     assert [event["event"] for event in events].count("message") == count
 
@@ -141,6 +141,35 @@ def test_keys_and_secrets(run: Run, traffic: Path) -> None:
     assert "sealed" not in run("follow", *taps, number, "--keys", str(log)).out
 
 
+def test_what_read_prints_is_accepted(run: Run, traffic: Path) -> None:
+    first = json.loads(run("read", str(traffic), "--table", "connections").lines[0])
+    assert run("follow", str(traffic), first["connection"]).code == 0
+
+
+def test_a_connection_by_the_address_of_an_end(run: Run, traffic: Path) -> None:
+    connection = whole(traffic)
+    address = "{client_address}:{client_port}".format(**connection)
+    wanted = run("follow", str(traffic), str(connection["connection"]))
+    assert run("follow", str(traffic), address).out == wanted.out
+    tunnel = rows(traffic, table="tunnels", filter="user_port is not null")[0]
+    user = "{user_address}:{user_port}".format(**tunnel)
+    found = run("follow", str(traffic), user)
+    assert (found.code, found.lines[0].split(",")[0]) == (0, f"connection {tunnel['connection']}")
+
+
+def test_an_address_of_several_connections_lists_them(run: Run, traffic: Path) -> None:
+    connections = rows(traffic, table="connections")
+    server = "{server_address}:{server_port}".format(**connections[0])
+    found = run("follow", str(traffic), server)
+    assert found.code == 2
+    same = [row for row in connections if "{server_address}:{server_port}".format(**row) == server]
+    assert f"{len(same)} connections at {server}; choose one: " in found.err
+    assert any(str(row["connection"]) in found.err for row in same)
+    none = run("follow", str(traffic), "[2001:db8::1]:9600")
+    assert (none.code, none.out) == (2, "")
+    assert "no connection at [2001:db8::1]:9600; wirelake read" in none.err
+
+
 def test_an_unknown_connection(run: Run, traffic: Path) -> None:
     code, out, err = run("follow", str(traffic), "5")
     assert (code, out) == (2, "")
@@ -151,8 +180,11 @@ def test_an_unknown_connection(run: Run, traffic: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("x",), "invalid connection 'x'; expected a number from column `connection`"),
-        (("²",), "invalid connection '²'; expected a number from column `connection`"),
+        (("x",), "invalid connection 'x'; expected a number from column `connection`, or IP:PORT"),
+        (("²",), "invalid connection '²'; expected a number from column `connection`, or IP:PORT"),
+        (("10.0.0.1:",), "invalid connection '10.0.0.1:'; expected a number"),
+        (("10.0.0.1:65536",), "invalid connection '10.0.0.1:65536'; expected a number"),
+        (("host:80",), "invalid connection 'host:80'; expected a number"),
         (("no/such.pcap", "5"), "no/such.pcap: No such file or directory"),
         (("5", "--as", "nope"), "unknown protocol 'nope'"),
         (("5", "--keys", "no/such.keys"), "no/such.keys: No such file or directory"),

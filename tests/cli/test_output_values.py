@@ -12,7 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.cli.output.rows import bytes_value, rows_of, values_of, write_csv, write_json
+from wirelake.cli.output import rows as output_rows
+from wirelake.cli.output.rows import (
+    RowOrder,
+    bytes_value,
+    rows_of,
+    values_of,
+    write_csv,
+    write_json,
+)
 from wirelake.cli.output.text import json_text
 from wirelake.protocols.esnp.layout import VarType
 
@@ -128,9 +136,11 @@ def test_rows_beyond_one_slice() -> None:
     assert [row["a"] for row in rows_of(found, ["a"])] == list(range(3_000))
 
 
-def written(windows: list[list[pa.RecordBatch]], limit: int | None = None) -> list[int]:
+def written(
+    windows: list[list[pa.RecordBatch]], limit: int | None = None, *, streamed: bool = True
+) -> list[int]:
     stream = io.BytesIO()
-    count = write_json(windows, stream, ["n"], "ts", limit)
+    count = write_json(windows, stream, ["n"], RowOrder("ts", streamed), limit)
     found = [json.loads(line)["n"] for line in stream.getvalue().splitlines()]
     assert count == len(found)
     return found
@@ -153,6 +163,38 @@ def test_a_batch_that_is_not_in_order_is_put_in_order() -> None:
         3,
         4,
     ]
+
+
+@pytest.mark.parametrize("run_bytes", [1 << 30, 1])
+def test_rows_of_all_windows_are_in_order(monkeypatch: pytest.MonkeyPatch, run_bytes: int) -> None:
+    monkeypatch.setattr(output_rows, "_RUN_BYTES", run_bytes)  # 1: each batch is a file
+    windows = [
+        [batch(ts=[6, 2, None], n=[6, 2, 7]), batch(ts=[3], n=[3])],
+        [batch(ts=[5, 0, 4], n=[5, 0, 4])],
+        [batch(ts=[None, 1], n=[8, 1])],
+    ]
+    assert written(windows, streamed=False) == list(range(9))
+    assert written(windows, 3, streamed=False) == [0, 1, 2]
+    assert written([], streamed=False) == []
+
+
+def test_integers_that_a_float_cannot_hold_are_text() -> None:
+    large = 2**53
+    found = batch(
+        connection=[1, large], ts_ns=[large, 2 * large], n=[large - 1, large], u=[None, 2**63 - 1],
+        s=[{"message_id": 1, "x": [large + 1]}, {"message_id": None, "x": [5]}],
+    )  # fmt: skip
+    stream = io.BytesIO()
+    write_json([[found]], stream, found.schema.names, None, None)
+    one, other = map(json.loads, stream.getvalue().splitlines())
+    assert one == {
+        "connection": "1", "ts_ns": large, "n": large - 1, "u": None,
+        "s": {"message_id": "1", "x": [str(large + 1)]},
+    }  # fmt: skip
+    assert other == {
+        "connection": str(large), "ts_ns": 2 * large, "n": str(large), "u": str(2**63 - 1),
+        "s": {"x": [5]},
+    }  # fmt: skip
 
 
 def test_csv_quotes_what_it_must() -> None:

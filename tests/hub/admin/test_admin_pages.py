@@ -69,6 +69,7 @@ async def _connections() -> None:
             row = found["connections"][0]
             assert (row["client"], row["protocol"]) == ("anna", "comet")
             assert row["peer"] == f"{host}:{port}"
+            assert {row["id"] for row in found["connections"]} == {*map(str, it.hub.connections)}
             assert row["bytes_in"] > 0 < row["bytes_out"]
             assert (await admin.get("/connz?client=anna")).json["open"] == 1
             assert (await admin.get("/connz?protocol=esnp")).json["open"] == 0
@@ -77,6 +78,7 @@ async def _connections() -> None:
         await until(lambda: not it.hub.connections)
         closed = (await admin.get("/connz")).json["closed"]
         assert sorted(each["client"] for each in closed) == ["", "anna"]
+        assert all(isinstance(each["id"], str) for each in closed)
         assert {each["reason"] for each in closed} == {"eof"}
         assert {each["side"] for each in closed} == {"peer"}
 

@@ -10,8 +10,9 @@ read, one window after another.
 
 from __future__ import annotations
 
+import ipaddress
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -33,12 +34,14 @@ _HELP = f"""{COMMANDS["follow"]}
 
 Prints one line per message, with the seconds since the connection began, and one for everything
 else that happened: open, close, gaps and other faults, facts of a recorder. CONNECTION is the
-number in column `connection` of any table; it may be the number of a tunnel.
+number in column `connection` of any table, which may be that of a tunnel; or IP:PORT, the address
+of one of its ends, or of the user of a tunnel.
 
 \b
 Examples:
   wirelake read edge.pcapng --table connections
   wirelake follow edge.pcapng 1633322457575350528
+  wirelake follow edge.pcapng 10.210.132.157:36608
   wirelake follow captures/ 1633322457575350528 --fields --hex
 """
 
@@ -65,30 +68,102 @@ def command(
     **reading: Any,
 ) -> None:
     """Print a connection."""
-    if not connection.isdecimal():
-        raise click.UsageError(
-            f"invalid connection {connection!r}; expected a number from column `connection`"
-        )
-    number = int(connection)
-    view = ConversationView(number, fields=fields, as_hex=as_hex)
+    from wirelake.records.exact_json import exact
+
+    address = None if connection.isdecimal() else _address(connection)
+    paths, options = captures(files), Reading.of(**reading)
     empty = True
     try:
-        for event in connection_events(captures(files), number, Reading.of(**reading)):
+        number = int(connection) if address is None else _connection_at(paths, address, options)
+        view = ConversationView(number, fields=fields, as_hex=as_hex)
+        for event in connection_events(paths, number, options):
             empty = False
-            for line in [json_text(event)] if as_json else view.lines(event):
+            for line in [json_text(exact(event))] if as_json else view.lines(event):
                 click.echo(line)
     except ValueError as error:
         raise CommandError(str(error)) from error
     if empty:
-        source = files[0] if len(files) == 1 else "…"
-        raise CommandError(
-            f"no such connection {number}; wirelake read {source} --table connections lists"
-            " connections, --table tunnels lists tunnels",
-            BAD_USAGE,
-        )
+        raise CommandError(f"no such connection {number}; {_lists(files)}", BAD_USAGE)
     if not as_json:
         for line in view.summary():
             click.echo(line)
+
+
+# -- addresses -------------------------------------------------------------------------------
+
+_Address: TypeAlias = tuple[str, int]
+_MAX_LISTED: Final = 5
+"""Connections that an error names."""
+
+
+def _address(text: str) -> _Address:
+    """Return the address and port of IP:PORT; an IPv6 address may have brackets."""
+    host, _, port = text.rpartition(":")
+    try:
+        if not port.isdecimal() or int(port) > 0xFFFF:
+            raise ValueError
+        return str(ipaddress.ip_address(host.removeprefix("[").removesuffix("]"))), int(port)
+    except ValueError:
+        raise click.UsageError(
+            f"invalid connection {text!r}; expected a number from column `connection`, or IP:PORT"
+        ) from None
+
+
+def _connection_at(files: list[str], address: _Address, reading: Reading) -> int:
+    """Return the connection with an end at this address; CommandError unless there is one."""
+    found: dict[int, int] = {}
+    for table, sides in (("connections", ("client", "server")), ("tunnels", ("user",))):
+        for side in sides:
+            # A server has many connections: its address is the last resort, and so are tunnels.
+            if not found:
+                found = _connections_of(files, address, table, side, reading)
+    if len(found) == 1:
+        return next(iter(found))
+    host, port = address
+    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if not found:
+        raise CommandError(f"no connection at {where}; {_lists(files)}", BAD_USAGE)
+    some = [
+        f"{number} ({time_text(first_ns)})"
+        for number, first_ns in sorted(found.items(), key=lambda each: each[1])[:_MAX_LISTED]
+    ]
+    more = ", …" if len(found) > _MAX_LISTED else ""
+    raise CommandError(
+        f"{counted(len(found), 'connection')} at {where}; choose one: {', '.join(some)}{more}",
+        BAD_USAGE,
+    )
+
+
+def _connections_of(
+    files: list[str], address: _Address, table: str, side: str, reading: Reading
+) -> dict[int, int]:
+    """Return the connections or tunnels with such an end, and the time of their first packet."""
+    from wirelake.columnar.read.reader import ReadOptions, read_batches
+
+    host, port = address
+    options = ReadOptions(
+        table=table,
+        force_protocol=reading.force_protocol,
+        ports=reading.ports,
+        keys=reading.keys,
+        dialects=reading.dialects,
+        columns=("connection", "first_ns"),
+        filter=f'{side}_address == "{host}" and {side}_port == {port}',
+    )
+    batches = [batch.to_pydict() for batch in read_batches(files, options)]
+    return {
+        number: first_ns
+        for rows in batches
+        for number, first_ns in zip(rows["connection"], rows["first_ns"], strict=True)
+    }
+
+
+def _lists(files: Sequence[str]) -> str:
+    source = files[0] if len(files) == 1 else "…"
+    return (
+        f"wirelake read {source} --table connections lists connections, --table tunnels lists"
+        " tunnels"
+    )
 
 
 # -- events ----------------------------------------------------------------------------------

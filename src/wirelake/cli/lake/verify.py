@@ -67,6 +67,7 @@ def command(
 ) -> int:
     """Verify a lake. Returns the exit code."""
     from wirelake.lake.verify.verify import verify
+    from wirelake.records.exact_json import exact
 
     if full and sample not in (None, 1):
         raise click.UsageError("--full conflicts with --sample")
@@ -74,7 +75,7 @@ def command(
     with spinner("verifying") as progress:
         report = verify(lake, shares=shares, keys=keys, processes=processes, progress=progress)
     if as_json:
-        click.echo(json_line({**msgspec.to_builtins(report), "ok": report.ok}))
+        click.echo(json_line(exact({**msgspec.to_builtins(report), "ok": report.ok})))
     else:
         _print(report)
     return 0 if report.ok else BAD_DATA

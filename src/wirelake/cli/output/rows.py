@@ -1,8 +1,10 @@
 """Rows of Arrow batches as plain values, and their writers: JSON lines, CSV, Parquet and Arrow.
 
-JSON and CSV sort the rows of each window of a capture by time or file offset; Parquet and Arrow
-keep them as they were decoded, protocol by protocol, because sorting would need all columns in one
-batch. All write as they go. A file is written to NAME.part and renamed when it is complete.
+JSON and CSV are sorted. Messages and packets, of which there are most, come out window by window of
+the capture, each sorted; rows of other tables are known late (a call with its response, a
+connection with its end), so they are all read first, and sorted in temporary files if they are
+many. Parquet and Arrow keep rows as they were decoded, because sorting would need all columns in
+one batch. A file is written to NAME.part and renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -13,20 +15,24 @@ import io
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import islice
+from contextlib import ExitStack, contextmanager
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from wirelake.records.exact_json import exact_array
 
 from ..errors import BAD_USAGE, CommandError
 from .text import json_text, unsigned
 
 __all__ = [
-    "SORT_COLUMNS",
+    "ORDERS",
+    "RowOrder",
     "Windows",
     "bytes_value",
     "output",
@@ -42,9 +48,31 @@ __all__ = [
 Windows = Iterable[Iterable[pa.RecordBatch]]
 """The batches of each window of a capture."""
 
-SORT_COLUMNS: Final = {"messages": "ts_ns", "packets": "offset"}
-"""By table: the column that orders the rows of a window."""
+
+class RowOrder(NamedTuple):
+    """How the rows of a table are sorted; those without a value come last."""
+
+    column: str
+    streamed: bool = False
+    """Whether rows come out window by window, because those of the next are later."""
+
+
+ORDERS: Final = {
+    "messages": RowOrder("ts_ns", streamed=True),
+    "packets": RowOrder("offset", streamed=True),
+    "faults": RowOrder("ts_ns"),
+    "coverage": RowOrder("first_ns"),
+    "calls": RowOrder("request_ns"),
+    "deliveries": RowOrder("first_sent_ns"),
+    "connections": RowOrder("first_ns"),
+    "tunnels": RowOrder("first_ns"),
+}
+"""By table: the order of JSON and CSV."""
 _LINES_PER_WRITE: Final = 256
+_RUN_BYTES: Final = 64 << 20
+"""Rows that are sorted in memory; more go to a temporary file, sorted, and are merged."""
+_NO_TIME: Final = 1 << 63
+"""Sort key of rows without a time: more than any int64."""
 
 
 # -- lines: JSON and CSV -----------------------------------------------------------------------
@@ -54,11 +82,11 @@ def write_json(
     windows: Windows,
     stream: BinaryIO,
     names: Sequence[str],
-    sort_column: str | None,
+    order: RowOrder | None,
     limit: int | None,
 ) -> int:
     """Write one object per row; return the number of rows."""
-    lines = (json_text(row) + "\n" for row in _rows(windows, names, sort_column, limit))
+    lines = (json_text(row) + "\n" for row in _rows(windows, names, order, limit))
     return _write_lines(lines, stream)
 
 
@@ -66,7 +94,7 @@ def write_csv(
     windows: Windows,
     stream: BinaryIO,
     names: Sequence[str],
-    sort_column: str | None,
+    order: RowOrder | None,
     limit: int | None,
 ) -> int:
     """Write a header and a line per row, nested values as JSON; return the number of rows."""
@@ -80,7 +108,7 @@ def write_csv(
         return line.getvalue()
 
     stream.write(text(names).encode())
-    rows = _rows(windows, names, sort_column, limit)
+    rows = _rows(windows, names, order, limit)
     return _write_lines((text(_cell(row.get(name)) for name in names) for row in rows), stream)
 
 
@@ -91,32 +119,81 @@ def _cell(value: Any) -> Any:
 
 
 def _rows(
-    windows: Windows, names: Sequence[str], sort_column: str | None, limit: int | None
+    windows: Windows, names: Sequence[str], order: RowOrder | None, limit: int | None
 ) -> Iterator[dict[str, Any]]:
-    rows = (row for window in windows for row in _window_rows(window, names, sort_column))
+    batches = (batch for window in windows for batch in window)
+    rows: Iterator[dict[str, Any]]
+    if order is None:
+        rows = (row for batch in batches for row in rows_of(batch, names, exact=True))
+    elif order.streamed:
+        # `_sorted` puts each batch in order, so a merge needs no sort of all rows of a window.
+        rows = (
+            row
+            for window in windows
+            for row in _merged(([_sorted(batch, order)] for batch in window), names, order)
+        )
+    else:
+        rows = _sorted_rows(batches, names, order)
     return islice(rows, limit)
 
 
-def _window_rows(
-    window: Iterable[pa.RecordBatch], names: Sequence[str], sort_column: str | None
+def _sorted_rows(
+    batches: Iterable[pa.RecordBatch], names: Sequence[str], order: RowOrder
 ) -> Iterator[dict[str, Any]]:
-    if sort_column is None:
-        for batch in window:
-            yield from rows_of(batch, names)
-        return
-    # `_keyed` puts each batch in order, so a merge needs no sort of all rows of a window.
-    keyed = (_keyed(batch, names, sort_column) for batch in window)
+    """Yield all rows in order; what does not fit into memory is sorted in temporary files."""
+    with ExitStack() as files:
+        runs: list[Iterable[pa.RecordBatch]] = []
+        held: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            held.append(batch)
+            size += batch.nbytes
+            if size > _RUN_BYTES:
+                file = files.enter_context(tempfile.TemporaryFile())
+                runs.append(_stored(_run(held, order), file))
+                held, size = [], 0
+        runs.append(_run(held, order))
+        yield from _merged(runs, names, order)
+
+
+def _run(held: list[pa.RecordBatch], order: RowOrder) -> list[pa.RecordBatch]:
+    """Return rows in order, in small batches: a merge has one batch of each run in memory."""
+    if not held:
+        return []
+    rows = pa.Table.from_batches(held).sort_by(order.column).combine_chunks()
+    return list(rows.to_batches(max_chunksize=_SLICE))
+
+
+def _stored(run: list[pa.RecordBatch], file: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """Write a run to a file at once; return an iterator that reads it."""
+    with pa.ipc.new_stream(file, run[0].schema) as writer:
+        for batch in run:
+            writer.write_batch(batch)
+    file.seek(0)
+    return iter(pa.ipc.open_stream(file))
+
+
+def _merged(
+    runs: Iterable[Iterable[pa.RecordBatch]], names: Sequence[str], order: RowOrder
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of runs, each of which is in order."""
+    keyed = (chain.from_iterable(_keyed(batch, names, order) for batch in run) for run in runs)
     for _, row in heapq.merge(*keyed, key=lambda pair: pair[0]):
         yield row
 
 
-def _keyed(
-    batch: pa.RecordBatch, names: Sequence[str], sort_column: str
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    keys = batch.column(sort_column)
+def _sorted(batch: pa.RecordBatch, order: RowOrder) -> pa.RecordBatch:
+    keys = batch.column(order.column)
     if pc.any(pc.less(keys[1:], keys[:-1])).as_py():  # rows held back behind a gap come late
-        batch = batch.take(pc.sort_indices(batch, [(sort_column, "ascending")]))
-    return zip(batch.column(sort_column).to_pylist(), rows_of(batch, names), strict=True)
+        return batch.take(pc.sort_indices(batch, [(order.column, "ascending")]))
+    return batch
+
+
+def _keyed(
+    batch: pa.RecordBatch, names: Sequence[str], order: RowOrder
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    keys = (_NO_TIME if key is None else key for key in batch.column(order.column).to_pylist())
+    return zip(keys, rows_of(batch, names, exact=True), strict=True)
 
 
 def _write_lines(lines: Iterator[str], stream: BinaryIO) -> int:
@@ -205,12 +282,18 @@ _SLICE: Final = 1_024
 _WHITE: Final = str.maketrans("", "", "\t\n\r")
 
 
-def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a batch, with the given columns."""
+def rows_of(
+    batch: pa.RecordBatch, names: Sequence[str], *, exact: bool = False
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a batch, with the given columns; `exact` for JSON."""
     for start in range(0, batch.num_rows, _SLICE):
         part = batch.slice(start, _SLICE)
         columns = [
-            (name, pa.types.is_struct(part.column(name).type), values_of(part.column(name)))
+            (
+                name,
+                pa.types.is_struct(part.column(name).type),
+                values_of(part.column(name), name if exact else None),
+            )
             for name in names
         ]
         for at in range(part.num_rows):
@@ -221,12 +304,13 @@ def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[dict[str, A
             }
 
 
-def values_of(array: pa.Array) -> list[Any]:
-    """Return the values of an array; None for null."""
+def values_of(array: pa.Array, column: str | None = None) -> list[Any]:
+    """Return the values of an array; None for null. With the name of its column, integers are
+    those of JSON (`wirelake.records.exact_json`)."""
     if not array.null_count:
-        return _present(array)
+        return _present(array, column)
     values: list[Any] = [None] * len(array)
-    for place, value in _indexed(array):
+    for place, value in _indexed(array, column):
         values[place] = value
     return values
 
@@ -250,13 +334,15 @@ def _float(value: float) -> float | dict[str, str]:
     return value if math.isfinite(value) else {"float": str(value)}
 
 
-def _present(array: pa.Array) -> list[Any]:
+def _present(array: pa.Array, column: str | None) -> list[Any]:
     """Return the values of an array without nulls."""
     kind = array.type
     if pa.types.is_struct(kind):
-        return _structs(array)
+        return _structs(array, column)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _lists(array)
+        return _lists(array, column)
+    if column is not None and pa.types.is_integer(kind):
+        return exact_array(array, column)
     values: list[Any] = array.to_pylist()
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return [bytes_value(value) for value in values]
@@ -265,21 +351,21 @@ def _present(array: pa.Array) -> list[Any]:
     return values
 
 
-def _indexed(array: pa.Array) -> Iterator[tuple[int, Any]]:
+def _indexed(array: pa.Array, column: str | None) -> Iterator[tuple[int, Any]]:
     """Return the values that are not null, each with its index."""
     if array.null_count == len(array):
         return iter(())
     if not array.null_count:
-        return enumerate(_present(array))
+        return enumerate(_present(array, column))
     places = pc.indices_nonzero(pc.is_valid(array))
-    return zip(places.to_pylist(), _present(pc.take(array, places)), strict=True)
+    return zip(places.to_pylist(), _present(pc.take(array, places), column), strict=True)
 
 
-def _structs(array: pa.StructArray) -> list[Any]:
+def _structs(array: pa.StructArray, column: str | None) -> list[Any]:
     rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
-    for field, column in zip(array.type, array.flatten(), strict=True):
+    for field, values in zip(array.type, array.flatten(), strict=True):
         name = field.name
-        for place, value in _indexed(column):
+        for place, value in _indexed(values, None if column is None else name):
             rows[place][name] = value
     # A self-describing value: its type says whether the integer is unsigned.
     if {"parent", "type", "int"} <= {field.name for field in array.type}:
@@ -289,8 +375,8 @@ def _structs(array: pa.StructArray) -> list[Any]:
     return rows
 
 
-def _lists(array: pa.ListArray) -> list[Any]:
-    flat = values_of(array.flatten())
+def _lists(array: pa.ListArray, column: str | None) -> list[Any]:
+    flat = values_of(array.flatten(), column)
     found: list[Any] = []
     start = 0
     for length in pc.list_value_length(array).to_pylist():

@@ -20,8 +20,8 @@ _HELP = f"""{COMMANDS["read"]}
 
 FILE is a pcap or pcapng file, optionally compressed with gzip or zstd, or a folder of them. Several
 files are read in order, as one capture. On a terminal, prints the first rows as a table; to a pipe,
-one JSON object per line. Bytes that cannot be decoded are not an error: they are rows of the table
-`faults`. Exits 1 if a FILE is not a capture.
+one JSON object per line, in order of time. Bytes that cannot be decoded are not an error: they are
+rows of the table `faults`. Exits 1 if a FILE is not a capture.
 
 \b
 Examples:
@@ -32,8 +32,9 @@ Examples:
   wirelake read edge.pcapng --table connections --json | jq .client
 
 \b
-In JSON, times are integers (nanoseconds since 1970); bytes are text if they are printable UTF-8,
-else {{"hex": "00ff"}}; nulls in structs are omitted. In CSV, nested values are JSON.
+In JSON, times are integers (nanoseconds since 1970); ids are strings; bytes are text if they are
+printable UTF-8, else {{"hex": "00ff"}}; nulls in structs are omitted. In CSV, nested values are
+JSON.
 """
 
 

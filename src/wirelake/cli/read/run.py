@@ -185,15 +185,14 @@ class _Job:
 
 def _text(job: _Job, write: Callable[..., int]) -> bool:
     """Write rows one by one."""
-    # Rows of a window come protocol by protocol. To sort them, the column must be read even if the
-    # output does not have it.
+    # To sort rows, the column must be read even if the output does not have it.
     names = table_schema(job.options).names
-    sort_column = output.SORT_COLUMNS.get(job.options.table)
+    order = output.ORDERS[job.options.table]
     options = job.options
-    if sort_column is not None and sort_column not in names:
-        options = replace(options, columns=(*names, sort_column))
+    if order.column not in names:
+        options = replace(options, columns=(*names, order.column))
     with output.output(job.request.output) as stream, job.windows(options) as windows:
-        count = write(windows, stream, names, sort_column, job.limit)
+        count = write(windows, stream, names, order, job.limit)
     return job.report(count)
 
 

@@ -12,7 +12,7 @@ import click
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from ..output.rows import values_of
+from ..output.rows import ORDERS, values_of
 from ..output.text import duration_text, json_text, printable, time_text
 
 __all__ = [
@@ -69,16 +69,7 @@ COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 """By table: the columns shown without --columns."""
 
-TIMES: Final = {
-    "messages": "ts_ns",
-    "packets": "ts_ns",
-    "faults": "ts_ns",
-    "coverage": "first_ns",
-    "calls": "request_ns",
-    "deliveries": "first_sent_ns",
-    "connections": "first_ns",
-    "tunnels": "first_ns",
-}
+TIMES: Final = {**{table: order.column for table, order in ORDERS.items()}, "packets": "ts_ns"}
 """By table: the column that orders the rows."""
 
 _DURATIONS: Final = frozenset({"latency_ns", "duration_ns", "handshake_ns"})

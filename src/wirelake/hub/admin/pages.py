@@ -174,7 +174,7 @@ def _client_of(connection: TrackedConnection) -> str:
 
 def _shown(connection: TrackedConnection) -> dict[str, Any]:
     return {
-        "id": connection.id,
+        "id": str(connection.id),
         "protocol": connection.protocol,
         "peer": "{}:{}".format(*connection.peer),
         "client": _client_of(connection),

@@ -109,8 +109,8 @@ class Varz(msgspec.Struct, kw_only=True):
 class OpenConnection(msgspec.Struct, kw_only=True):
     """An open connection."""
 
-    id: int
-    """Its id, as in recordings."""
+    id: str
+    """Its id, as in recordings: a 64-bit number as text, which JavaScript and jq keep exact."""
     protocol: str
     """Its protocol."""
     peer: str

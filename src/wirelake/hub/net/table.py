@@ -79,8 +79,8 @@ class TrackedConnection(Receiver, ObservedConnection, Protocol):
 class ClosedConnection(msgspec.Struct, frozen=True, gc=False):
     """A closed connection."""
 
-    id: int
-    """Its id, as in recordings."""
+    id: str
+    """Its id, as in recordings: a 64-bit number as text, which JavaScript and jq keep exact."""
     protocol: str
     """Its protocol."""
     peer: str
@@ -260,7 +260,7 @@ class ConnectionTable:
         if self._tap.active:
             self._tap.closed(connection)
         closed = ClosedConnection(
-            id=connection.id,
+            id=str(connection.id),
             protocol=protocol,
             peer="{}:{}".format(*connection.peer),
             client=connection.client.id if connection.client is not None else "",
