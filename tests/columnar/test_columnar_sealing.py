@@ -16,7 +16,7 @@ from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
-from wirelake.protocols.comet.sealing import ContentSealer
+from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
 from wirelake.wire.errors import WireError
 
 from .differential import differences
@@ -116,3 +116,71 @@ def test_closed_connections_are_removed() -> None:
     keys.forget([1, 1, 3])
     assert keys.key_names == {2: ("client_random", "bb")}
     assert keys.cipher(1, 0) is not first
+
+
+# -- lists of notifications ------------------------------------------------------------------
+
+
+def listed(*contents: bytes) -> bytes:
+    items = tuple(
+        comet.Notification(msg_type=1, msg_id="n", content=content, ts=0) for content in contents
+    )
+    return COMET_PROTOCOL.encode(comet.MessageList(messages=items))
+
+
+def sealed_content(number: int, key: bytes = KEY, text: bytes = b"news") -> bytes:
+    sealer = ContentSealer(key)
+    sealer.counter = number
+    return bytes(sealer.seal(text, msg_type=1, msg_id="n", ts=0))
+
+
+def listed_contents(path: Path, **options: object) -> list[tuple[bool, list[bytes]]]:
+    """What both readers make of the lists: whether something is sealed, and their contents."""
+    assert differences([str(path)], **options) == []
+    rows = [row for table, row in read_tables([path], **options) if table == "messages"]  # type: ignore[arg-type]
+    return [
+        (row["sealed"], [each["content"] for each in row["comet"]["message_list"]["messages"]])
+        for row in rows
+    ]
+
+
+def test_items_of_a_list_are_opened(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    first, second = sealed_content(0), sealed_content(1, text=b"more")
+    foreign = sealed_content(2, OTHER)
+    connection = captured(
+        path, listed(), listed(b"plain"), listed(first, b"plain", second), listed(first, foreign)
+    )
+    log = key_log(tmp_path / "keys.jsonl", connection=connection, content_key=KEY.hex())
+    assert listed_contents(path) == [
+        (False, []), (False, [b"plain"]), (True, [first, b"plain", second]),
+        (True, [first, foreign]),
+    ]  # fmt: skip
+    assert listed_contents(path, keys=[str(log)]) == [
+        (False, []), (False, [b"plain"]), (False, [b"news", b"plain", b"more"]),
+        (True, [b"news", foreign]),
+    ]  # fmt: skip
+    (coverage,) = (
+        row
+        for table, row in read_tables([path], tables=("coverage",))
+        if table == "coverage" and row["direction"] == "s2c"
+    )
+    assert coverage["undecryptable_bytes"] > 0
+
+
+def test_bodies_without_a_mark_are_opened_by_both_readers(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcap"
+    content = HipushContent(bytes(8), legacy_hipush=True)
+    one = comet.Notification(msg_type=1, msg_id="n", content=content.seal(b"news"), ts=0)
+    frames = [
+        COMET_PROTOCOL.encode(each, dialect="hipush")
+        for each in (one, comet.MessageList(messages=(one,)))
+    ]
+    write(path, Call(PORT).open().say("s2c", b"".join(frames)).close().packets)
+    log = key_log(tmp_path / "keys.jsonl", des_key=bytes(8).hex())
+    options = {"keys": [str(log)], "dialects": {"comet": "hipush"}}
+    assert differences([str(path)], **options) == []
+    rows = [row for table, row in read_tables([path], **options) if table == "messages"]  # type: ignore[arg-type]
+    assert [row["sealed"] for row in rows] == [False, False]
+    assert rows[0]["body"] == b"news"
+    assert rows[1]["comet"]["message_list"]["messages"][0]["content"] == b"news"

@@ -57,7 +57,11 @@ COMMON: Final = _table(
     ("client", _TEXT, "The client that signs on with this message; else null."),
     ("ids", pa.list_(pa.field("item", _TEXT)), "Ids of the notifications carried or acknowledged."),
     ("body", pa.binary(), "The application's bytes, decrypted where a key is known."),
-    ("sealed", pa.bool_(), "Whether the body is encrypted and no key is known."),
+    (
+        "sealed",
+        pa.bool_(),
+        "Whether the body, or an item of a list, is encrypted and no key is known.",
+    ),
     (
         "size_bytes",
         _INT,

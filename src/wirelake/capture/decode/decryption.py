@@ -204,6 +204,8 @@ class Decrypted(NamedTuple):
     """The plaintext of its body, if it was sealed and a key fits."""
     sealed: bool
     """Whether something is sealed and no key is known."""
+    message: Any = None
+    """The message with the plaintext of the sealed items of its list; None if it has none."""
 
 
 _IN_CLEAR: Final = Decrypted({}, None, False)
@@ -261,6 +263,9 @@ class Decryptor:
         if self._opener is None:
             return _IN_CLEAR
         self._update_keys(message)
+        items = self._describer.sealable_items(message)
+        if items is not None:
+            return self._decrypt_items(message, raw, direction, items)
         sealable = self._describer.sealable(message)
         if sealable is not None and self._in_clear(sealable):
             return _IN_CLEAR
@@ -270,6 +275,22 @@ class Decryptor:
             return Decrypted(parts, body, body is None)
         stage = self._stages.get(type(_body(self._model, message)))
         return Decrypted(parts, None, stage is not None and stage not in parts)
+
+    def _decrypt_items(
+        self, message: Any, raw: bytes, direction: Direction, items: list[bytes]
+    ) -> Decrypted:
+        """Decrypt the sealed items of a list, each that a key fits. Items may have been sealed with
+        another key than the connection's, so one that does not open stays sealed: no fault."""
+        sealed = [number for number, item in enumerate(items) if not self._in_clear(item)]
+        left = set(sealed)
+        for opener in self._openers[direction]:
+            contents = opener.open(message, raw).get("contents", ())
+            for number, content in enumerate(contents):
+                if number in left and isinstance(content, bytes | str):
+                    items[number] = content.encode() if isinstance(content, str) else content
+                    left.remove(number)
+        opened = self._describer.with_items(message, items) if len(left) < len(sealed) else None
+        return Decrypted({}, None, bool(left), opened)
 
     def _update_keys(self, message: Any) -> None:
         if self._selector_name is not None:

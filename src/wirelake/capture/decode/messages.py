@@ -52,9 +52,8 @@ class MessageRows:
     ) -> Iterator[dict[str, Any]]:
         """Yield the row of a frame and, for a link, the row of the message in its tunnel."""
         describer = self.describer(protocol)
-        columns = describer(
-            frame.message, decrypted.parts, body=decrypted.body, sealed=decrypted.sealed
-        )
+        message = frame.message if decrypted.message is None else decrypted.message
+        columns = describer(message, decrypted.parts, body=decrypted.body, sealed=decrypted.sealed)
         yield self._row(protocol, frame, 0, columns, connection, direction, None)
         carrier = describer.carrier(frame.message)
         if carrier is None:

@@ -31,7 +31,7 @@ from wirelake.wire.errors import WireError
 from wirelake.wire.meaning import CounterCipher
 from wirelake.wire.protocol import Protocol
 
-from ..generate.plan import Binary, Choice
+from ..generate.plan import Binary, Choice, Lists, Structs
 from ..jit.options import U, kernel, readonly
 from .arrays import ArrowBuilder
 from .kernel import Columns
@@ -55,20 +55,21 @@ class SealedRows:
     """Finds the rows with a sealed body."""
 
     def __init__(self, protocol: Protocol, dialect: str):
-        self._names = [path.split(".") for path in protocol.meaning.sealed]
+        sealed = protocol.meaning.sealed
+        self._names = [path.split(".") for path in sealed if "[]" not in path]
+        self._lists = [path.replace("[]", "").split(".") for path in sealed if "[]" in path]
         mark = protocol.meaning.seal_mark
         self.always = bool(self._names) and mark is None
         """Whether sealable bodies are always sealed: without a key there are no bodies."""
-        # In dialects without a mark only a key shows whether a body is sealed. Here no key is
-        # tried, so such bodies are taken as plaintext.
-        self._never = mark is not None and dialect in mark.unmarked_dialects
+        self.unmarked = mark is not None and dialect in mark.unmarked_dialects
+        """Whether only a key shows what is sealed: without one, bodies count as plaintext."""
         self._overhead = 0 if mark is None else mark.overhead_bytes
         self._prefix = None if mark is None else np.frombuffer(mark.prefix, np.uint8)
 
     def mask(self, slices: Slices, columns: Columns, arrays: ArrowBuilder) -> NDArray[np.bool_]:
         """Return which rows are sealed."""
         found = np.zeros(len(slices), np.bool_)
-        if self._never:
+        if self.unmarked:
             return found
         choice = next((s for _, s in columns.plan.shape.fields if isinstance(s, Choice)), None)
         for name, field in self._names:
@@ -80,6 +81,34 @@ class SealedRows:
             found[rows] = (
                 True if self._prefix is None else self._looks_sealed(columns, shape, self._prefix)
             )
+        return found
+
+    def sealable(self, slices: Slices, arrays: ArrowBuilder) -> NDArray[np.bool_]:
+        """Return which rows have bytes that may be sealed."""
+        found = np.zeros(len(slices), np.bool_)
+        for name, *_ in (*self._names, *self._lists):
+            if name in arrays.chosen:
+                found[arrays.chosen[name][0]] = True
+        return found
+
+    def lists(self, slices: Slices, columns: Columns, arrays: ArrowBuilder) -> NDArray[np.bool_]:
+        """Return which rows have a list with a sealed item."""
+        found = np.zeros(len(slices), np.bool_)
+        if self.unmarked or self._prefix is None:
+            return found
+        choice = next((s for _, s in columns.plan.shape.fields if isinstance(s, Choice)), None)
+        for name, items, field in self._lists:
+            if choice is None or name not in arrays.chosen:
+                continue
+            rows, _ = arrays.chosen[name]
+            shape = dict(choice.shapes[choice.names.index(name)].fields)[items]
+            assert isinstance(shape, Lists)
+            assert isinstance(shape.item, Structs)
+            content = dict(shape.item.fields)[field]
+            assert isinstance(content, Binary)
+            counts = np.diff(columns[shape.ends], prepend=0)
+            owners = np.repeat(rows, counts)
+            found[owners[self._looks_sealed(columns, content, self._prefix)]] = True
         return found
 
     def _looks_sealed(

@@ -68,7 +68,7 @@ MEANING = Meaning(
         Each("message_ack.msg_ids[]"),
     ),
     body=("message.content",),
-    sealed=("message.content",),
+    sealed=("message.content", "message_list.messages[].content"),
     # The original's dialect seals without a mark: without a key, sealed content looks like any.
     seal_mark=SealMark(SEALED_PREFIX, CONTENT_OVERHEAD, unmarked_dialects=("hipush",)),
     key_selector=KeySelector("client_id", "auth.client_id"),
