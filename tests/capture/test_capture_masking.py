@@ -11,9 +11,21 @@ import pytest
 
 from wirelake.capture.record.masking import Masker
 from wirelake.protocols import registry
-from wirelake.protocols.esnp.layout import Data, Message, OpaqueRow, Payload, Var, VarType, XData
+from wirelake.protocols.esnp.layout import (
+    Address,
+    Data,
+    Flag,
+    FlagType,
+    Message,
+    OpaqueRow,
+    Payload,
+    SeqNo,
+    Var,
+    VarType,
+    XData,
+)
 from wirelake.protocols.magline.layout import Frame, Pin, Req
-from wirelake.protocols.tny.layout import Envelope, LinkOpen, Packet, RelayPacket
+from wirelake.protocols.tny.layout import Envelope, LinkOpen, Packet, RelayPacket, TunnelRelay
 from wirelake.protocols.tny.layout import Message as TnyMessage
 from wirelake.protocols.tny.message import encode_message
 from wirelake.wire.errors import DecodeError, NeedMore
@@ -141,9 +153,13 @@ def test_content_inside_a_stage_is_found_when_not_encrypted(flag: str) -> None:
     flags = {flag: True} if flag else {}
     message = Packet(**flags, body=Envelope(access_id=1, number=2, content=content))
     raw = tny.encode(message)
-    assert _masker("tny")(message, raw) == raw
+    opened = {"message": inner}
+    assert _masker("tny")(message, raw, opened) == raw
     masked = _decoded("tny", _masker("tny", content=True)(message, raw), "c2s")
     assert masked.body.content == (bytes(len(content)) if flag else encode_message(hidden))
+    # What was not opened may be a sign-on.
+    unknown = _decoded("tny", _masker("tny")(message, raw), "c2s")
+    assert unknown.body.content == (bytes(len(content)) if flag else content)
 
 
 def test_an_undecodable_stage_is_masked() -> None:
@@ -151,3 +167,55 @@ def test_an_undecodable_stage_is_masked() -> None:
     message = Packet(body=Envelope(access_id=1, number=2, content=b"\xff" * 20))
     masked = _masker("tny", content=True)(message, tny.encode(message))
     assert _decoded("tny", masked, "c2s").body.content == bytes(20)
+
+
+# -- sign-ons --------------------------------------------------------------------------------
+
+TOKEN = b"tell-nobody"
+
+
+def _sign_on(name: str) -> tuple[Any, dict[str, Any]]:
+    """A frame with which a client signs on, and what its stage yields."""
+    text = Var(VarType.LEN_STRING, TOKEN.decode())
+    match name:
+        case "esnp":
+            where = [Address(kind=30, value="hub"), Address(kind=20, value="auth")]
+            return Message(rows=(*where, Data(name="token", value=text))), {}
+        case "esnp part":
+            flags = Flag(value=FlagType.REQUEST), SeqNo(current=2, maximum=2)
+            return Message(rows=(*flags, Data(name="token", value=text))), {}
+        case "tny":
+            inner = TnyMessage(id=9, protocol=10, body=TOKEN)
+            body = Envelope(access_id=1, number=2, content=encode_message(inner))
+            return Packet(body=body), {"message": inner}
+        case "relay":
+            inner = TnyMessage(id=9, protocol=10, body=TOKEN)
+            return RelayPacket(id=1, arguments=TunnelRelay(1, 3, inner)), {}
+        case _:
+            return Frame(seq=1, body=Req(business_cmd=10, hmac=bytes(16), data=TOKEN)), {}
+
+
+@pytest.mark.parametrize("name", ["esnp", "esnp part", "tny", "relay", "magline"])
+def test_content_of_a_sign_on_is_hidden(name: str) -> None:
+    protocol = registry.find(name.partition(" ")[0])
+    message, opened = _sign_on(name)
+    raw = protocol.encode(message)
+    assert TOKEN in raw
+    masked = _masker(protocol.name)(message, raw, opened)
+    assert masked == raw.replace(TOKEN, bytes(len(TOKEN)))
+    assert TOKEN not in masked
+    assert type(_decoded(protocol.name, masked, "c2s")) is type(message)
+
+
+def test_content_of_other_messages_is_kept() -> None:
+    esnp = registry.find("esnp")
+    text = Data(name="k", value=Var(VarType.LEN_STRING, "shown"))
+    part = SeqNo(current=2, maximum=2)
+    for rows in (
+        (Address(kind=30, value="hub"), Address(kind=20, value="publish"), text),
+        (Address(kind=30, value="shop"), part, text),
+        (Flag(value=FlagType.RESP), part, text),
+        (Flag(value=FlagType.REQUEST), text),
+    ):
+        raw = esnp.encode(Message(rows=rows))
+        assert _masker("esnp")(Message(rows=rows), raw) == raw

@@ -68,7 +68,9 @@ _STRUCTS: Final = """## Fields of protocols
 
 In addition to these columns, `messages` has one struct for each protocol, of which at most one is
 not null; [your own](../../guides/declare-a-protocol.md) protocols have one, too. Secret fields are
-null unless they are revealed.
+null unless they are revealed. So is the content of messages with which a client signs on
+(`hub/auth` of ESNP, number 10 of tny and magline): `body`, and bytes and values in the struct. A
+request part of ESNP without an address may belong to such a message, and has no content either.
 
 A *value* is self-describing. It is a list of nodes in preorder: `parent` is the index of the parent
 node in the list, -1 for the first; `name` the key in a map; `type` the type number; the value is in

@@ -10,9 +10,12 @@ positions. The columnar reader evaluates the same terms on columns
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from wirelake.protocols import registry
 from wirelake.wire import meaning as w
 from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
@@ -84,13 +87,20 @@ class Describer:
             self._row_classes = field, frozenset(classes.values())
         self._ids = [self._each(each.path) for each in meaning.ids]
         self._bodies = [self._path(path) for path in meaning.body]
-        self._sealed = [self._path(path) for path in meaning.sealed]
+        self._sealed = [self._path(path) for path in meaning.sealed if "[]" not in path]
+        self._sealed_lists = [
+            self._items(*path.split("[].")) for path in meaning.sealed if "[]" in path
+        ]
         self._carrier = self._path(meaning.tunnels.carrier) if meaning.tunnels else None
         self._key = self._path(meaning.key_selector.path) if meaning.key_selector else None
         self._body_row = None if meaning.body_row is None else self._getter(meaning.body_row)
         self._arguments = argument_reader(protocol)
         rows = None if meaning.arguments is None else meaning.arguments.rows
         self._argument_rows = None if rows is None else self._named_rows(rows)
+        self._sign_on_targets = frozenset(meaning.sign_on.targets)
+        self._sign_on_part = self._getter(meaning.sign_on.part)
+        self._carried: Describer | None = None
+        """Describes the messages in tunnels; created when the first one is seen."""
 
     def __call__(
         self,
@@ -105,7 +115,8 @@ class Describer:
 
         `frame` is None for a message without one (in a tunnel). `opened` holds what stages yielded,
         by name. `body` is the plaintext of a sealed body; a body that stays `sealed` is null. The
-        caller decides whether `sealable` bytes are sealed.
+        caller decides whether `sealable` bytes are sealed. Without `reveal`, a message that may
+        hold credentials has no body, and no other content of the application.
         """
         seen = _Frame(frame, self.name_of(frame), {} if opened is None else opened)
         row: dict[str, Any] = dict.fromkeys(SEMANTIC)
@@ -125,12 +136,32 @@ class Describer:
                 row["client"] = self._arguments.client(row["kind"], row["target"], values)
             if row["ids"] is None:
                 row["ids"] = self._arguments.ids(row["target"], values)
-        row["body"], row["sealed"] = body, sealed
+        content = self._reveal or not self._has_credentials(seen, row["target"])
+        row["body"], row["sealed"] = body if content else None, sealed
         row["body_bytes"] = None if body is None else len(body)
         row[self.protocol.name] = struct_value(
-            self.protocol, self.dialect, frame, seen.opened, reveal=self._reveal
+            self.protocol, self.dialect, frame, seen.opened, reveal=self._reveal, content=content
         )
         return row
+
+    def has_credentials(self, frame: Any, opened: Mapping[str, Any] | None = None) -> bool:
+        """Return whether a message, or the one that it carries in a tunnel, may hold credentials of
+        a sign-on in its content."""
+        carrier, tunnels = self.carrier(frame), self.protocol.meaning.tunnels
+        if carrier is not None and tunnels is not None:
+            if self._carried is None:
+                self._carried = Describer(registry.find(tunnels.protocol), self.dialect)
+            message = getattr(carrier, tunnels.message)
+            if self._carried.has_credentials(None, {tunnels.message: message}):
+                return True
+        seen = _Frame(frame, self.name_of(frame), {} if opened is None else opened)
+        find_target = self._columns.get("target")
+        return self._has_credentials(seen, None if find_target is None else find_target(seen))
+
+    def _has_credentials(self, seen: _Frame, target: str | None) -> bool:
+        if target is None:
+            return self._sign_on_part(seen) is not None
+        return target in self._sign_on_targets
 
     def name_of(self, frame: Any) -> str | None:
         """Return the name of the frame's body, or of the frame when it has no choice of bodies."""
@@ -166,6 +197,26 @@ class Describer:
                 assert isinstance(value, bytes)
                 return value
         return None
+
+    def sealable_items(self, frame: Any) -> list[bytes] | None:
+        """Return the bytes of each item of the message's list that may be encrypted, or None."""
+        for steps, name in self._sealed_lists:
+            items = _walk(frame, steps)
+            if items is not None:
+                return [getattr(item, name) for item in items]
+        return None
+
+    def with_items(self, frame: Any, contents: Sequence[bytes]) -> Any:
+        """Return the message with other bytes in the items that `sealable_items` returned."""
+        for steps, name in self._sealed_lists:
+            items = _walk(frame, steps)
+            if items is not None:
+                new = tuple(
+                    msgspec.structs.replace(item, **{name: content})
+                    for item, content in zip(items, contents, strict=True)
+                )
+                return _replaced(frame, steps or [], new)
+        return frame
 
     def carrier(self, frame: Any) -> Any:
         """Return the body of a frame that carries a message of a tunnel, or None."""
@@ -283,6 +334,10 @@ class Describer:
         steps = _steps(self._model, [first, *rest])
         return lambda seen: _walk(seen.frame, steps)
 
+    def _items(self, path: str, name: str) -> tuple[list[_Step] | None, str]:
+        """Return the steps to a list, and the name of a field of its items."""
+        return _steps(self._model, path.split(".")), name
+
     def _each(self, path: str) -> _Getter:
         """Return a getter of all values at a path through a list."""
         before, listed, after = path.partition("[]")
@@ -385,6 +440,16 @@ def _walk(value: Any, steps: list[_Step] | None) -> Any:
         if cls is not None and type(value) is not cls:
             return None
     return value
+
+
+def _replaced(value: Any, steps: Sequence[_Step], new: Any) -> Any:
+    """Return a copy of a value with another one at the end of the steps."""
+    if not steps:
+        return new
+    (name, _), *rest = steps
+    if name is None:
+        return _replaced(value, rest, new)
+    return msgspec.structs.replace(value, **{name: _replaced(getattr(value, name), rest, new)})
 
 
 # -- terms -----------------------------------------------------------------------------------

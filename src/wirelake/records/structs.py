@@ -5,6 +5,8 @@ signed, fixed-size bytes are binary, every field is nullable, and dialects are m
 has no field for the name of the body, which is the column `name`, and none for alternatives without
 fields. The layout inside a stage (tny's message) is a struct beside the frame. Fields that the
 table has in other columns are left out: the body, and a carried message that has a row of its own.
+Content of the application is marked in the metadata: it is null in messages that may hold
+credentials (`SignOn` of a protocol's meaning).
 
 Rows (ESNP's) are lists by kind, because most messages have few kinds: `types` has the type of each
 row in order, and each kind has a list of its rows in order, empty where there are none. So the k-th
@@ -25,11 +27,20 @@ from wirelake.wire import model as m
 from wirelake.wire.protocol import Protocol
 from wirelake.wire.runtime import int64_of
 from wirelake.wire.views.arrow import to_record, var_type
-from wirelake.wire.walk import alternative_names
+from wirelake.wire.walk import alternative_names, is_content
 
 from .schema import COMMON
 
-__all__ = ["by_kind", "elsewhere", "messages_schema", "stages", "struct_type", "struct_value"]
+__all__ = [
+    "by_kind",
+    "elsewhere",
+    "has_content",
+    "is_content_field",
+    "messages_schema",
+    "stages",
+    "struct_type",
+    "struct_value",
+]
 
 _SIGNED = {1: pa.int16(), 2: pa.int32(), 3: pa.int32(), 4: pa.int64(), 8: pa.int64()}
 _SAME = {1: pa.int8(), 2: pa.int16(), 3: pa.int32(), 4: pa.int32(), 8: pa.int64()}
@@ -82,9 +93,10 @@ def struct_value(
     opened: Mapping[str, Any],
     *,
     reveal: bool = False,
+    content: bool = True,
 ) -> dict[str, Any]:
     """Return the struct value of a decoded frame (None for a message without one) and its
-    stages."""
+    stages; without content of the application unless `content`."""
     value: dict[str, Any] = {}
     if frame is not None:
         model = protocol.model(dialect)
@@ -94,9 +106,37 @@ def struct_value(
     for stage in stages(protocol, dialect):
         if stage.name in opened:
             value[stage.name] = to_record(stage, opened[stage.name], reveal=reveal)
-    found = _signed(value)
+    found = _signed(value) if content else _without_content(_signed(value), struct_type(protocol))
     assert isinstance(found, dict)
     return found
+
+
+def is_content_field(field: pa.Field) -> bool:
+    """Return whether a field of a struct is content of the application."""
+    return b"content" in (field.metadata or {})
+
+
+def has_content(kind: pa.DataType) -> bool:
+    """Return whether a type has a field with content of the application."""
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    return any(is_content_field(each) or has_content(each.type) for each in fields)
+
+
+def _without_content(value: Any, kind: pa.DataType) -> Any:
+    """Return a value with only the fields of its type, those with content as None."""
+    if isinstance(value, dict):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        return {
+            each.name: (
+                None
+                if is_content_field(each)
+                else _without_content(value.get(each.name), each.type)
+            )
+            for each in fields
+        }
+    if isinstance(value, list):
+        return [_without_content(each, kind.value_type) for each in value]
+    return value
 
 
 @functools.cache
@@ -156,19 +196,28 @@ def _fields(layout: m.Layout, path: str, left_out: frozenset[str]) -> Iterator[p
             case m.Options():
                 for option in part.fields:
                     kind = _type(option.type, "", left_out)
-                    yield pa.field(option.name, kind, metadata={"doc": option.doc})
-                entry = pa.struct([pa.field("bit", pa.int32()), pa.field("data", pa.binary())])
+                    about = _metadata(
+                        option.doc, secret=option.secret, content=is_content(option.type)
+                    )
+                    yield pa.field(option.name, kind, metadata=about)
+                data = pa.field("data", pa.binary(), metadata=_metadata(content=True))
+                entry = pa.struct([pa.field("bit", pa.int32()), data])
                 yield pa.field(part.unknown, _listed(entry))
             case m.Body():
                 yield from _alternatives(layout, part.alternatives, path, left_out)
             case _:
                 pass
     if layout.protobuf:
-        yield pa.field(layout.unknown, pa.binary())
+        yield pa.field(layout.unknown, pa.binary(), metadata=_metadata(content=True))
+
+
+def _metadata(doc: str = "", *, secret: bool = False, content: bool = False) -> dict[str, str]:
+    marks = {"secret": secret, "content": content}
+    return {"doc": doc} | {name: "true" for name, holds in marks.items() if holds}
 
 
 def _field(part: m.Field, path: str, left_out: frozenset[str]) -> pa.Field:
-    about = {"doc": part.doc} | ({"secret": "true"} if part.secret else {})
+    about = _metadata(part.doc, secret=part.secret, content=is_content(part.type))
     name = by_kind(part.name) if isinstance(part.type, m.Rows) else part.name
     return pa.field(name, _type(part.type, path, left_out), metadata=about)
 
@@ -229,14 +278,12 @@ def _rows_type(kind: m.Rows, path: str, left_out: frozenset[str]) -> pa.DataType
     """Return a struct with a list for each kind of row, and the types of all rows."""
     # A list of a union would be the direct form, but neither Parquet nor Spark has unions. A list
     # per kind keeps every row typed, and `types` keeps their order, so that nothing is lost.
-    opaque = [
-        _about("type", pa.int16(), "Its type."),
-        _about("data", pa.binary(), "Its bytes."),
-    ]
+    data = pa.field("data", pa.binary(), metadata=_metadata("Its bytes.", content=True))
+    opaque = [_about("type", pa.int16(), "Its type."), data]
     broken = [
         _about("row", pa.int32(), "Its index in `types`."),
         _about("type", pa.int16(), "Its type."),
-        _about("data", pa.binary(), "Its bytes."),
+        data,
         _about("code", pa.string(), "Code of the error."),
         _about("field", pa.string(), "The invalid field."),
         _about("offset", pa.int32(), "Offset of the error in its bytes."),

@@ -199,7 +199,13 @@ class SignOn:
     confirmed_by: tuple[str, ...] = ()
     """Messages by which the server accepts a client. The connection keeps that client."""
     targets: tuple[str, ...] = ()
-    """Targets of requests whose arguments hold credentials: their bytes are never shown."""
+    """Targets of requests whose arguments hold credentials. No reader shows the content of such a
+    message: its body, its self-describing values and its other bytes of any length. Credentials in
+    fields of their own are declared there, with `Secret`."""
+    part: Term | None = None
+    """A text for messages without a target that may be a part of such a request, and whose content
+    is not shown either. A reader cannot tell: the part with the target may come later, or be
+    missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +374,8 @@ class Meaning:
     body_row: RowField | None = None
     """The application's bytes in a row; these stay in the struct as well."""
     sealed: tuple[str, ...] = ()
-    """Which of the paths in `body` hold bytes that are encrypted on the wire."""
+    """Which of the paths in `body` hold bytes that are encrypted on the wire; and paths of such
+    bytes in the items of a list."""
     seal_mark: SealMark | None = None
     """How sealed bytes are recognised; None when the paths in `sealed` are always sealed."""
     cipher: CounterCipher | None = None

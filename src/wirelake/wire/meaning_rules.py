@@ -82,7 +82,10 @@ class _Check:
             self._expect("bytes", w.At(path), "body")
         self._expect("bytes", meaning.body_row, "body_row")
         for path in meaning.sealed:
-            self._known("path in sealed", path, meaning.body)
+            if "[]" in path:
+                self._expect("bytes", w.At(path), "sealed")
+            else:
+                self._known("path in sealed", path, meaning.body)
         if meaning.arguments is not None:
             self._check_arguments(meaning.arguments)
         for name in meaning.transformed:
@@ -94,6 +97,7 @@ class _Check:
     def _check_connections(self) -> None:
         meaning = self._meaning
         names = [*meaning.heartbeats, *meaning.sign_on.confirmed_by]
+        self._expect("text", meaning.sign_on.part, "sign_on.part")
         if meaning.device is not None:
             names.append(meaning.device.message)
             for column in ("network_type", "isp", "phone_type"):

@@ -11,7 +11,14 @@ from . import model as m
 if TYPE_CHECKING:
     from .protocol import Protocol
 
-__all__ = ["alternative_names", "dynamics", "inner", "offset_in_frame", "reachable"]
+__all__ = [
+    "alternative_names",
+    "dynamics",
+    "inner",
+    "is_content",
+    "offset_in_frame",
+    "reachable",
+]
 
 
 def inner(layout: m.Layout) -> Iterator[m.Layout]:
@@ -59,6 +66,14 @@ def reachable(roots: Iterable[m.Layout]) -> list[m.Layout]:
     for root in roots:
         visit(root)
     return list(found.values())
+
+
+def is_content(kind: m.Type) -> bool:
+    """Return whether a type holds content of the application, by what the layout knows: bytes of
+    any length, and self-describing values. Texts are names, addresses and reasons."""
+    if isinstance(kind, m.Many):
+        return is_content(kind.item)
+    return isinstance(kind, m.Dynamic) or (isinstance(kind, m.Blob) and kind.text is None)
 
 
 def dynamics(layouts: Iterable[m.Layout]) -> list[m.Dynamic]:

@@ -12,7 +12,6 @@ from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of
 from tests.hub.running import running, until
 
-from wirelake.hub.observe.live_decoder import signs_on
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.comet import codec_seed as comet
 from wirelake.protocols.comet.layout import Auth
@@ -96,6 +95,7 @@ async def _tunnel() -> None:
     assert ["frame_hex" in row for row in links[:4]] == [False, False, True, True]
     said = "".join(row.get("frame_hex", "") for row in found)
     assert one.tokens["anna"].encode().hex() not in said
+    assert [row["relay"] is None for row in links[:4]] == [True, True, False, False]
 
 
 async def _through(
@@ -109,9 +109,3 @@ async def _through(
         while sum(row["protocol"] == "tny" for row in found) < 4:
             found.append((await events.next())[1])
     return found
-
-
-def test_a_row_without_a_target_is_no_sign_on() -> None:
-    assert not signs_on({"protocol": "comet", "target": None})
-    assert not signs_on({"protocol": "comet", "target": "10"})
-    assert signs_on({"protocol": "tny", "target": "10"})

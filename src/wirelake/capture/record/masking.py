@@ -1,14 +1,15 @@
 """`Masker`: replaces the secret bytes of a frame by zeros.
 
 The layout says which bytes: fields marked `Secret`; unknown content (unknown rows, broken rows,
-unknown fields), which might be secret; and, on request, the application's content: the body
-declared by the protocol's `Meaning`, self-describing values, and all other bytes without a fixed
-size. Lengths and tags stay, so that the frame still decodes and offsets in tables stay valid.
+unknown fields), which might be secret; and, in messages that may hold the credentials of a sign-on
+or on request in all, the application's content: the body declared by the protocol's `Meaning`,
+self-describing values, and all other bytes without a fixed size. Lengths and tags stay, so that the
+frame still decodes and offsets in tables stay valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
 from wirelake.records.message import Describer
@@ -16,7 +17,7 @@ from wirelake.wire import model as m
 from wirelake.wire.model import Direction
 from wirelake.wire.protocol import Protocol
 from wirelake.wire.views._trace_layouts import Span, trace
-from wirelake.wire.walk import reachable
+from wirelake.wire.walk import is_content, reachable
 
 __all__ = ["Masker"]
 
@@ -36,35 +37,58 @@ class Masker:
     def __init__(self, protocol: Protocol, dialect: str, direction: Direction, *, content: bool):
         self._model = protocol.model(dialect)
         self._direction: Direction | None = direction if protocol.directed else None
-        self._name_of = Describer(protocol, dialect).name_of
+        self._describer = Describer(protocol, dialect)
         self._transform_flags = protocol.meaning.transformed
+        self._may_sign_on = bool(protocol.meaning.sign_on.targets)
         self._hide_content = content
         layouts = protocol.layouts(dialect)
-        self._content = _content_fields(layouts, protocol) if content else frozenset()
+        self._content = _content_fields(layouts, protocol)
         self._stages = _stage_fields(layouts)
         self._undecoded_rows = _undecoded_rows(layouts)
         self._has_secrets: dict[str | None, bool] = {}
 
-    def __call__(self, message: Any, raw: bytes) -> bytes:
-        """Return the bytes of a frame, masked. `message` is the decoded frame."""
-        if not (
-            self._hide_content or self._may_have_secrets(message) or self._has_undecoded(message)
-        ):
+    def __call__(self, message: Any, raw: bytes, opened: Mapping[str, Any] | None = None) -> bytes:
+        """Return the bytes of a frame, masked. `message` is the decoded frame, `opened` what its
+        stages yielded, by name."""
+        # Encrypted content cannot be traced: it is hidden as a whole, or kept as it is.
+        transformed = any(getattr(message, flag, False) for flag in self._transform_flags)
+        # A stage that was not opened may hold credentials, and a transform need not be encryption.
+        unknown = transformed and self._may_sign_on and not opened
+        content = self._hide_content or unknown or self.has_credentials(message, opened)
+        if not (content or self._may_have_secrets(message) or self._has_undecoded(message)):
             return raw
         # Tracing visits every field in Python; frames without secrets, which are most, do not get
         # here.
         root = trace(self._model, raw, direction=self._direction)
-        # Encrypted content cannot be traced: it is hidden as a whole, or kept as it is.
-        transformed = any(getattr(message, flag, False) for flag in self._transform_flags)
         masked = bytearray(raw)
-        for start, stop in self._hidden(root, raw, transformed):
+        for start, stop in self._hidden(root, raw, content, transformed):
             masked[start:stop] = bytes(stop - start)
         return bytes(masked)
+
+    def has_credentials(self, message: Any, opened: Mapping[str, Any] | None = None) -> bool:
+        """Return whether the content of a frame may hold credentials of a sign-on."""
+        return self._describer.has_credentials(message, opened)
+
+    def mark_content(self, span: Span) -> None:
+        """Mark the application's content as secret in the trace of a frame."""
+        for child in span.children:
+            field = (span.layout, child.name)
+            if (
+                field in self._stages
+                or field in self._content
+                or type(child.value) in self._undecoded_rows
+                or child.name.startswith("unknown_")
+            ):
+                child.secret = True
+            else:
+                self.mark_content(child)
+            if child.stage is not None:
+                self.mark_content(child.stage)
 
     # -- frames that need no masking: tracing every field of a frame is slow ------------------
 
     def _may_have_secrets(self, message: Any) -> bool:
-        name = self._name_of(message)
+        name = self._describer.name_of(message)
         if name not in self._has_secrets:
             layout, _ = self._body(message)
             without_body = m.Layout(
@@ -100,30 +124,34 @@ class Masker:
 
     # -- ranges to hide ----------------------------------------------------------------------
 
-    def _hidden(self, span: Span, raw: bytes, transformed: bool) -> Iterator[_Range]:
+    def _hidden(self, span: Span, raw: bytes, content: bool, transformed: bool) -> Iterator[_Range]:
         for child in span.children:
             field = (span.layout, child.name)
             if field in self._stages:
-                yield from self._in_stage(child, self._stages[field], raw, transformed)
+                yield from self._in_stage(child, self._stages[field], raw, content, transformed)
             elif type(child.value) in self._undecoded_rows:
                 yield child.children[1].stop, child.stop  # type and size stay
             elif child.name.startswith("unknown_") and not child.children:
                 yield _unknown_value_start(child, raw), child.stop
-            elif child.secret or field in self._content or child.name.startswith("unknown_"):
+            elif (
+                child.secret
+                or (content and field in self._content)
+                or child.name.startswith("unknown_")
+            ):
                 yield from _value_ranges(child)
             else:
-                yield from self._hidden(child, raw, transformed)
+                yield from self._hidden(child, raw, content, transformed)
 
     def _in_stage(
-        self, span: Span, stage: m.Layout, raw: bytes, transformed: bool
+        self, span: Span, stage: m.Layout, raw: bytes, content: bool, transformed: bool
     ) -> Iterator[_Range]:
         """Yield what to hide in a staged field, if it is not transformed."""
         if not transformed:
             inner = trace(stage, raw, span.start, span.stop, direction=self._direction)
             if inner.error is None:
-                yield from self._hidden(inner, raw, transformed)
+                yield from self._hidden(inner, raw, content, transformed)
                 return
-        if self._hide_content or any(map(_has_secret, reachable([stage]))):
+        if content or any(map(_has_secret, reachable([stage]))):
             yield span.start, span.stop
 
 
@@ -176,14 +204,8 @@ def _content_fields(layouts: Iterable[m.Layout], protocol: Protocol) -> frozense
     return frozenset(
         (layout.name, field.name)
         for layout, field in _fields(layouts)
-        if field.name in bodies or _is_content(field.type)
+        if field.name in bodies or is_content(field.type)
     )
-
-
-def _is_content(kind: m.Type) -> bool:
-    if isinstance(kind, m.Many):
-        return _is_content(kind.item)
-    return isinstance(kind, m.Dynamic) or (isinstance(kind, m.Blob) and kind.text is None)
 
 
 def _undecoded_rows(layouts: Iterable[m.Layout]) -> frozenset[type]:

@@ -1,8 +1,9 @@
 """`redact`: a copy of a capture without secrets.
 
 The copy contains only what is known to be harmless: headers, and of the payload the bytes of frames
-that decode, without their secrets (`record/masking.py`). All other payload is replaced by zeros,
-and so are packets without a TCP segment, key blocks, unknown blocks and options, and damaged parts.
+that decode, without their secrets and credentials (`record/masking.py`). All other payload is
+replaced by zeros, and so are packets without a TCP segment, key blocks, unknown blocks and options,
+and damaged parts.
 Nothing moves: offsets, times, lengths and sequence numbers are those of the original, so that an
 offset in one is the same in the other. Three things differ: the copy is never compressed; a
 truncated end is left out; and of retransmitted bytes only the first copy is shown, so that tables
@@ -259,7 +260,7 @@ class _MaskedRows(MessageRows):
         self,
         protocol: Protocol,
         frame: Frame,
-        decrypted: Decrypted,  # noqa: ARG002 - sealed parts stay sealed
+        decrypted: Decrypted,
         connection: int,  # noqa: ARG002
         direction: Direction,
     ) -> Iterator[dict[str, Any]]:
@@ -268,7 +269,8 @@ class _MaskedRows(MessageRows):
         if key not in self._maskers:
             dialect = self._choice.dialect(protocol)
             self._maskers[key] = Masker(protocol, dialect, direction, content=self._hide_content)
-        masked = self._maskers[key](frame.message, frame.raw)
+        # Sealed parts stay sealed: only what needs no key is opened, to find sign-ons in it.
+        masked = self._maskers[key](frame.message, frame.raw, decrypted.parts)
         pieces = []
         for piece in frame.pieces:
             start, stop = max(piece.start, frame.start), min(piece.stop, frame.stop)

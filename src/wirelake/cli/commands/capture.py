@@ -54,8 +54,8 @@ Examples:
 
 _REDACT_HELP = """Copy a capture without its secrets.
 
-Replaces secret fields, keys, packets that are not TCP and all bytes that cannot be decoded by
-zeros. Sizes and offsets stay the same.
+Replaces secret fields, the content of sign-ons, keys, packets that are not TCP and all bytes that
+cannot be decoded by zeros. Sizes and offsets stay the same.
 
 \b
 Examples:

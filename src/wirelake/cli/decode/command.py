@@ -13,6 +13,7 @@ from ..options import CONTEXT, check_dialect, check_direction, find_protocol, he
 from ..output.text import counted, json_line
 
 if TYPE_CHECKING:
+    from wirelake.capture.record.masking import Masker
     from wirelake.wire.model import Direction
     from wirelake.wire.protocol import Protocol
     from wirelake.wire.views._trace_layouts import Span
@@ -70,7 +71,9 @@ def command(
     if not data:
         raise CommandError("empty input: no bytes to decode")
     view = (
-        _Json(chosen, name, reveal) if as_json else _Tree(chosen, name, sent_in, revision, reveal)
+        _Json(chosen, name, sent_in, reveal)
+        if as_json
+        else _Tree(chosen, name, sent_in, revision, reveal)
     )
     code = 0
     for each in messages_in(chosen, data, direction=sent_in, dialect=name):
@@ -97,23 +100,26 @@ def _warn_about_revision(protocol: Protocol, decoded: DecodedMessage, revision: 
 class _Json:
     """One JSON object per message; an invalid message has none."""
 
-    def __init__(self, protocol: Protocol, dialect: str, reveal: bool):
+    def __init__(self, protocol: Protocol, dialect: str, direction: Direction | None, reveal: bool):
         self.layout = protocol.model(dialect)
         self.dialect = dialect
         self.reveal = reveal
+        self.masker = _masker(protocol, dialect, direction)
 
     def lines(self, decoded: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:  # noqa: ARG002
         """Yield the line of a message."""
+        from wirelake.records.exact_json import exact
         from wirelake.wire.views.json import to_json
 
         from .messages import opened_json
 
         if decoded.error is not None:
             return
-        line = to_json(self.layout, decoded.message, reveal=self.reveal)
+        shown = self.reveal or not self.masker.has_credentials(decoded.message, opened)
+        line = to_json(self.layout, decoded.message, reveal=self.reveal, content=shown)
         if opened:
-            line["@opened"] = opened_json(opened, self.dialect, reveal=self.reveal)
-        yield json_line(line)
+            line["@opened"] = opened_json(opened, self.dialect, reveal=self.reveal, content=shown)
+        yield json_line(exact(line))
 
 
 class _Tree:
@@ -133,6 +139,7 @@ class _Tree:
         self.direction = direction
         self.revision = revision
         self.reveal = reveal
+        self.masker = _masker(protocol, dialect, direction)
 
     def lines(self, decoded: DecodedMessage, data: bytes, opened: dict[str, Any]) -> Iterator[str]:
         """Yield the lines of a message, as far as it can be decoded."""
@@ -145,17 +152,28 @@ class _Tree:
         root = trace(self.layout, data, decoded.start, direction=self.direction, stages=stages)
         if self.revision is not None:
             _remove_names(root, self.protocol.revisions[self.revision].unnamed)
+        # An invalid message has no target to tell a sign-on by: its bytes are shown.
+        credentials = decoded.error is None and self.masker.has_credentials(decoded.message, opened)
+        if credentials:
+            self.masker.mark_content(root)
         if decoded.number > 1:
             yield ""
         size = decoded.stop - decoded.start
         title = click.style(f"{self.protocol.name} {_name(root)}", bold=True)
         yield f"{title}  message {decoded.number}, {counted(size, 'byte')} at {decoded.start}"
         yield from tree_lines(root, data, reveal=self.reveal)
-        extra = opened_json(opened, self.dialect, reveal=self.reveal)
+        shown = self.reveal or not credentials
+        extra = opened_json(opened, self.dialect, reveal=self.reveal, content=shown)
         staged = {span.name for span in root.walk() if span.stage is not None}
         for name, value in extra.items():
             if name not in staged and not (staged and isinstance(value, dict)):
                 yield f"      opened {name}: {json_line(value)}"
+
+
+def _masker(protocol: Protocol, dialect: str, direction: Direction | None) -> Masker:
+    from wirelake.capture.record.masking import Masker
+
+    return Masker(protocol, dialect, direction or "c2s", content=False)
 
 
 def _name(root: Span) -> str:

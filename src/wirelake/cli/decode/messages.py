@@ -154,18 +154,22 @@ def _read_keys(file: str) -> dict[str, Any]:
     return keys
 
 
-def opened_json(opened: dict[str, Any], dialect: str, *, reveal: bool) -> dict[str, Any]:
-    """Return decrypted parts as JSON values."""
-    return {name: _part_json(part, dialect, reveal) for name, part in opened.items()}
+def opened_json(
+    opened: dict[str, Any], dialect: str, *, reveal: bool, content: bool = True
+) -> dict[str, Any]:
+    """Return decrypted parts as JSON values, bytes and texts only if `content`."""
+    return {name: _part_json(part, dialect, reveal, content) for name, part in opened.items()}
 
 
-def _part_json(part: Any, dialect: str, reveal: bool) -> Any:
+def _part_json(part: Any, dialect: str, reveal: bool, content: bool) -> Any:
     match part:
+        case bytes() | str() if not content:
+            return {"masked": len(part)}
         case bytes():
             return part.hex()
         case list() | tuple():
-            return [_part_json(item, dialect, reveal) for item in part]
+            return [_part_json(item, dialect, reveal, content) for item in part]
         case Layout():
-            return to_json(build(type(part), dialect), part, reveal=reveal)
+            return to_json(build(type(part), dialect), part, reveal=reveal, content=content)
         case _:
             return msgspec.to_builtins(part)

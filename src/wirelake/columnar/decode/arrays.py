@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from wirelake.records.structs import by_kind
+from wirelake.records.structs import by_kind, has_content, is_content_field
 from wirelake.wire.views.arrow import readable
 
 from ..generate.plan import (
@@ -44,7 +44,15 @@ from ..generate.plan import (
 from ..jit.options import U, kernel
 from .kernel import Columns
 
-__all__ = ["ArrowBuilder", "bitmap", "gather_binary", "scatter", "to_text"]
+__all__ = [
+    "ArrowBuilder",
+    "bitmap",
+    "gather_binary",
+    "scatter",
+    "to_text",
+    "without",
+    "without_content",
+]
 
 Mask = NDArray[np.bool_]
 
@@ -181,6 +189,37 @@ def _scatter_offsets(buffer: pa.Buffer, chosen: NDArray[np.intp], rows: int) -> 
     np.cumsum(offsets, out=offsets)
     offsets += old[0]
     return pa.py_buffer(offsets)
+
+
+def without(values: pa.Array, hidden: Mask) -> pa.Array:
+    """Return values that are null in hidden rows.
+
+    The bytes are gone: `if_else` would only mark them as null, and files of Arrow's own format have
+    the buffers as they are.
+    """
+    return values.take(pa.array(np.arange(len(values)), mask=hidden))
+
+
+def without_content(values: pa.Array, hidden: Mask) -> pa.Array:
+    """Return values of a protocol's struct, without the application's content of hidden rows."""
+    kind = values.type
+    if not has_content(kind):
+        return values
+    if values.offset:  # buffers of a slice begin before its first row
+        values = values.take(pa.array(np.arange(len(values))))
+    if pa.types.is_list(kind):
+        offsets = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1)
+        inner = np.zeros(len(values.values), np.bool_)
+        inner[offsets[0] : offsets[-1]] = np.repeat(hidden, np.diff(offsets))
+        children, parts = [without_content(values.values, inner)], values.buffers()[:2]
+    else:
+        fields = ((kind.field(at), values.field(at)) for at in range(kind.num_fields))
+        children = [
+            without(child, hidden) if is_content_field(field) else without_content(child, hidden)
+            for field, child in fields
+        ]
+        parts = values.buffers()[:1]
+    return pa.Array.from_buffers(kind, len(values), parts, children=children)
 
 
 class ArrowBuilder:

@@ -6,7 +6,8 @@
 2. `ArrowBuilder` makes Arrow structs of them (`arrays.py`);
 3. staged bytes, the content of a frame that has a layout of its own, are decoded by another kernel;
 4. sealed bodies are decrypted, as far as keys are known (`sealed_parts.py`);
-5. the protocol's meaning gives kind, name, ids, target and status (`meaning.py`).
+5. the protocol's meaning gives kind, name, ids, target and status (`meaning.py`);
+6. content of messages that may hold credentials is removed.
 
 It returns one batch, and the frames that it rejects: those that a kernel gave up on, and those that
 have a key which only the scalar code can use. The caller passes them to `scalar.py`.
@@ -37,7 +38,7 @@ from ..generate.plan import Choice, Staged
 from ..jit.options import U, kernel
 from ..tcp.pieces import FILE_OFFSET, PIECE_TS, START, Pieces
 from ..tcp.window import DIRECTIONS, Streams
-from .arrays import ArrowBuilder, scatter
+from .arrays import ArrowBuilder, scatter, without, without_content
 from .kernel import Columns, load
 from .meaning import Coded, Evaluator, MessageFields, array_of, repeated
 from .sealed_parts import ConnectionKeys, OpenRow, SealedRows, decrypt_batch, decrypt_rows
@@ -150,8 +151,14 @@ class MessageBuilder:
         # marked.
         if sealed is None:
             sealed = self._sealed.mask(slices, columns, arrays)
+            lists = self._sealed.lists(slices, columns, arrays)
+        else:
+            lists = np.zeros(rows, np.bool_)
         body = self._body(fields)
+        # Items of lists are rarely sealed: with keys they are left to the scalar decoder. So are
+        # all bodies of dialects where only a key shows which of them are sealed.
         if keys is not None:
+            rejected |= self._sealed.sealable(slices, arrays) if self._sealed.unmarked else lists
             # First learn, then decrypt: a sign-on and the first sealed message may be in the same
             # batch.
             keys.learn(slices, fields)
@@ -161,6 +168,7 @@ class MessageBuilder:
                     unopened &= ~rejected
                     body, sealed, unopened = decrypt_rows(body, sealed, unopened, open_row)
                 rejected |= unopened
+        sealed = sealed | lists
         struct = self._with_stages(struct, fields)
         # Rows of rejected slices are built too, with zeros, and removed at the end: they are rare,
         # and every array has the same length until then.
@@ -290,6 +298,11 @@ class MessageBuilder:
             body = _null_where(body, sealed)
         semantic = self._semantic(fields) | {"ids": self._ids(fields)}
         self._add_arguments(fields, body, semantic)
+        body_bytes = _lengths(body)
+        struct = _pruned(struct, self.schema.field(self.protocol.name).type)
+        hidden = self._hidden(fields, semantic["target"])
+        if hidden is not None:
+            body, struct = without(body, hidden), without_content(struct, hidden)
         numbers = slices.pieces.columns
         piece = slices.piece
         # A frame may begin in the middle of a packet: its offset in the file is that of the
@@ -304,15 +317,26 @@ class MessageBuilder:
             "body": body,
             "sealed": pa.array(sealed),
             "size_bytes": pa.array(slices.stops - slices.starts),
-            "body_bytes": _lengths(body),
+            "body_bytes": body_bytes,
             "tunnel_link": pa.nulls(rows, pa.int64()),
             "file": Coded(slices.pieces.file[piece], tuple(self._files)).array(),
             "offset": pa.array(numbers[FILE_OFFSET, piece] + within),
             **semantic,
         }
         arrays = [columns[field.name] for field in COMMON]
-        kind = self.schema.field(self.protocol.name).type
-        return pa.RecordBatch.from_arrays([*arrays, _pruned(struct, kind)], schema=self.schema)
+        return pa.RecordBatch.from_arrays([*arrays, struct], schema=self.schema)
+
+    def _hidden(self, fields: MessageFields, target: pa.Array) -> NDArray[np.bool_] | None:
+        """Return which messages may hold credentials; None if no message does."""
+        sign_on = self.protocol.meaning.sign_on
+        if self._reveal or not sign_on.targets:
+            return None
+        hidden = pc.is_in(target, pa.array(sign_on.targets, pa.string()))
+        part = Evaluator(fields).value(sign_on.part)
+        if part is not None:
+            parts = array_of(part, fields.rows, pa.string()).is_valid()
+            hidden = pc.or_(hidden, pc.and_(target.is_null(), parts))
+        return np.asarray(hidden.to_numpy(zero_copy_only=False)) if pc.any(hidden).as_py() else None
 
     def _semantic(self, fields: MessageFields) -> dict[str, pa.Array]:
         evaluator = Evaluator(fields)

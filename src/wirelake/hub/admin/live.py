@@ -1,7 +1,8 @@
 """Live traffic over HTTP: `GET /v1/tables/{table}`, and `GET /v1/tail` as server-sent events.
 
-    event: message   a row of `messages` as JSON, secret fields masked; while its connection is
-                     open also `peer`, the remote address, and `signed_on`, the client
+    event: message   a row of `messages` as JSON, secret fields masked; `masked`, without body and
+                     fields, if it may hold credentials; while its connection is open also `peer`,
+                     the remote address, and `signed_on`, the client
     event: dropped   {"count": n}: n messages did not fit the queue of this reader
 
 `filter=` is an expression of the filter language (`docs/guides/filters.md`), `protocol=` the name
@@ -21,19 +22,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from wirelake.records import ENGINES
+from wirelake.records.exact_json import exact
 from wirelake.records.filter import Filter, FilterError, compile_filter
 from wirelake.records.schema import schema
 from wirelake.wire.errors import unknown
 
 from ..errors import HubError
-from ..observe.live_decoder import (
-    KEPT_ROWS,
-    LiveDecoder,
-    LiveTables,
-    MaskedFrame,
-    shared_decoder,
-    signs_on,
-)
+from ..observe.live_decoder import KEPT_ROWS, LiveDecoder, LiveTables, MaskedFrame, shared_decoder
 from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
@@ -106,7 +101,7 @@ class TailReader:
         if len(self._waiting) >= QUEUE:
             self._dropped += 1
             return
-        shown = _shown(row) | _end_of(self._connections.get(row["connection"]))
+        shown = exact(_shown(row)) | _end_of(self._connections.get(row["connection"]))
         if self._with_bytes:
             shown |= _bytes_of(row, masked="masked" in shown)
         self._waiting.append(_event("message", shown))
@@ -181,9 +176,8 @@ def _event(kind: str, data: dict[str, Any]) -> bytes:
 def _shown(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row for JSON: the body as text if it is UTF-8."""
     found = {key: value for key, value in row.items() if key not in _OMITTED}
-    if signs_on(row):  # the token may be anywhere in the body, so nothing of it is shown
+    if "masked" in row:  # the fields of a link's packet repeat those of the message in its tunnel
         found["body"] = found[row["protocol"]] = None
-        found["masked"] = True
         return found
     body = row["body"]
     if body is not None:
@@ -221,7 +215,8 @@ async def table(request: Request) -> Response:
     if name not in ENGINES:
         raise HubError("not_found", unknown("table", name[:40], ENGINES))
     rows = _live_tables(hub_of(request)).rows(name)
-    return JsonResponse({"count": len(rows), "rows": rows[max(0, len(rows) - limit) :]})
+    shown = [exact(msgspec.structs.asdict(row)) for row in rows[max(0, len(rows) - limit) :]]
+    return JsonResponse({"count": len(rows), "rows": shown})
 
 
 def _live_tables(hub: Hub) -> LiveTables:

@@ -51,7 +51,6 @@ __all__ = [
     "MaskedFrame",
     "Watcher",
     "shared_decoder",
-    "signs_on",
 ]
 
 KEPT_ROWS: Final = 10_000
@@ -283,10 +282,11 @@ class _DecodedConnection:
 class MaskedFrame:
     """The frame of a message."""
 
-    __slots__ = ("_frame", "_masker", "dialect")
+    __slots__ = ("_frame", "_masker", "_opened", "dialect")
 
-    def __init__(self, frame: Frame, masker: Masker, dialect: str):
+    def __init__(self, frame: Frame, opened: Mapping[str, Any], masker: Masker, dialect: str):
         self._frame = frame
+        self._opened = opened
         self._masker = masker
         self.dialect = dialect
         """The dialect the frame is encoded in."""
@@ -296,11 +296,11 @@ class MaskedFrame:
 
         Computed on demand: most frames are never shown.
         """
-        return self._masker(self._frame.message, self._frame.raw)
+        return self._masker(self._frame.message, self._frame.raw, self._opened)
 
 
 class FramedRows(MessageRows):
-    """Rows of `messages` with their frame, as `frame`."""
+    """Rows of `messages` with their frame, as `frame`; those of a sign-on are `masked`."""
 
     def __init__(self, chooser: ProtocolChooser, files: list[str]):
         super().__init__(chooser, files)
@@ -316,11 +316,13 @@ class FramedRows(MessageRows):
     ) -> Iterator[dict[str, Any]]:
         """Yield the row of a frame and, for a link, that of the message in its tunnel."""
         own, *carried = super().rows(protocol, frame, decrypted, connection, direction)
-        # A sign-on has no frame at all. Its token may be in a JSON body or in a DATA row, where no
-        # layout marks it as secret: masking by field would miss it.
-        if not any(map(signs_on, (own, *carried))):
-            dialect = self.describer(protocol).dialect
-            own["frame"] = MaskedFrame(frame, self._masker(protocol, dialect, direction), dialect)
+        describer = self.describer(protocol)
+        if describer.has_credentials(frame.message, decrypted.parts):
+            for row in (own, *carried):
+                row["masked"] = True
+        else:
+            masker = self._masker(protocol, describer.dialect, direction)
+            own["frame"] = MaskedFrame(frame, decrypted.parts, masker, describer.dialect)
         yield own
         yield from carried
 
@@ -330,9 +332,3 @@ class FramedRows(MessageRows):
         if key not in self._maskers:
             self._maskers[key] = Masker(protocol, dialect, direction, content=False)
         return self._maskers[key]
-
-
-def signs_on(row: Mapping[str, Any]) -> bool:
-    """Return whether a message is a sign-on with credentials."""
-    sign_on = registry.find(row["protocol"]).meaning.sign_on
-    return row["target"] in sign_on.targets

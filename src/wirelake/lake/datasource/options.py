@@ -15,7 +15,7 @@
                     none (no application bytes)
     mode            permissive (default): bytes that do not decode become rows of `faults`;
                     failfast: the first of them raises an error
-    reveal          true shows secret fields; false (default) masks them
+    reveal          true shows secret fields and sign-ons; false (default) masks them
     partitions      number of tasks of a read
     pushdown        true accepts filters that Spark pushes down, if the session allows it
 

@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dialects: dict[str, str] | None = None
     """Dialects by protocol."""
     reveal: bool = False
-    """Show secret fields."""
+    """Show secret fields and the content of sign-ons."""
     tables: tuple[str, ...] = TABLES
     """The tables that are kept."""
 

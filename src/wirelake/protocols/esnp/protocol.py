@@ -70,7 +70,8 @@ MEANING = Meaning(
     status=If(_TRACE_INFO, None, If(_RESP, If(HasRow("error"), "error", "ok"))),
     reason=RowField("error", "value"),
     body_row=RowField("payload", "data"),
-    sign_on=SignOn(targets=(AUTH.target,)),
+    # A request in parts has its address in the first; the others have only the same id.
+    sign_on=SignOn(targets=(AUTH.target,), part=If(_RESP, None, If(HasRow("seq_no"), "part"))),
     arguments=hub_arguments("names", NamedRows("data", "name", "value")),
 )
 """The meaning of ESNP messages."""

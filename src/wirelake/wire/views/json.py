@@ -2,8 +2,9 @@
 
     {"type": "auth", "client_id": "c1", "token": {"masked": 37}}
 
-A layout is an object whose `type` is its name. Numbers are exact, bytes are hexadecimal, None is
-left out. What JSON cannot say gets an object of its own:
+A layout is an object whose `type` is its name. Numbers are exact; `wirelake decode` prints large
+ones as text, which is read back. Bytes are hexadecimal, None is left out. What JSON cannot say gets
+an object of its own:
 
     text that is not valid UTF-8        {"hex": "ff"}
     NaN, infinities, minus zero         {"float": "nan", "bits": "7ff8000000000000"}
@@ -16,6 +17,7 @@ that is itself called `type` is written `type_`.
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Iterator
 from typing import Any, get_type_hints
@@ -25,13 +27,17 @@ import msgspec
 from .. import model as m
 from ..declare import snake_case
 from ..errors import EncodeError, unknown
+from ..walk import is_content
 
 __all__ = ["JsonReader", "MaskedError", "from_json", "key_of", "to_json"]
 
 
-def to_json(layout: m.Layout, value: Any, *, reveal: bool = False) -> dict[str, Any]:
-    """Return a decoded message as a JSON-able object; secrets are masked unless `reveal`."""
-    return _Writer(reveal).layout(layout, value)
+def to_json(
+    layout: m.Layout, value: Any, *, reveal: bool = False, content: bool = True
+) -> dict[str, Any]:
+    """Return a decoded message as a JSON-able object; secrets are masked unless `reveal`, and the
+    application's content unless `content`."""
+    return _Writer(reveal, content).layout(layout, value)
 
 
 def from_json(
@@ -49,8 +55,9 @@ def from_json(
 
 
 class _Writer:
-    def __init__(self, reveal: bool):
+    def __init__(self, reveal: bool, content: bool):
         self.reveal = reveal
+        self.content = content
 
     def layout(self, layout: m.Layout, value: Any) -> dict[str, Any]:
         body = layout.body
@@ -62,7 +69,7 @@ class _Writer:
         if layout.unknown:
             unknown = getattr(value, layout.unknown)
             if unknown:
-                data[layout.unknown] = unknown.hex()
+                data[layout.unknown] = self.raw(unknown)
         return data
 
     def part(self, part: m.Part, value: Any, data: dict[str, Any]) -> None:
@@ -81,7 +88,7 @@ class _Writer:
                     )
                 unknown = getattr(value, part.unknown)
                 if unknown:
-                    data[key_of(part.unknown)] = [[bit, raw.hex()] for bit, raw in unknown]
+                    data[key_of(part.unknown)] = [[bit, self.raw(raw)] for bit, raw in unknown]
             case m.Body():
                 data[key_of(part.name)] = self.body(part, getattr(value, part.name))
             case _:
@@ -92,11 +99,8 @@ class _Writer:
     ) -> None:
         if value is None:
             return
-        if secret and not self.reveal:
-            size = len(value) if isinstance(value, str | bytes | tuple) else 1
-            data[key_of(name)] = {"masked": size}
-        else:
-            data[key_of(name)] = self.value(kind, value)
+        hidden = (secret and not self.reveal) or (is_content(kind) and not self.content)
+        data[key_of(name)] = _masked(value) if hidden else self.value(kind, value)
 
     def body(self, body: m.Body, value: Any) -> dict[str, Any]:
         for alternative in body.alternatives:
@@ -146,8 +150,16 @@ class _Writer:
                 return self.layout(alternative.layout, row)
         data: dict[str, Any] = {"type": snake_case(type(row).__name__)}
         for name, stored in msgspec.structs.asdict(row).items():
-            data[key_of(name)] = stored.hex() if isinstance(stored, bytes) else stored
+            data[key_of(name)] = self.raw(stored) if isinstance(stored, bytes) else stored
         return data
+
+    def raw(self, data: bytes) -> str | dict[str, int]:
+        """Return bytes that no layout describes."""
+        return data.hex() if self.content else _masked(data)
+
+
+def _masked(value: object) -> dict[str, int]:
+    return {"masked": len(value) if isinstance(value, str | bytes | tuple) else 1}
 
 
 # -- from JSON to messages -------------------------------------------------------------------------
@@ -384,10 +396,15 @@ def _what(data: Any) -> str:
     return "null" if data is None else names.get(type(data), "a number")
 
 
+_DIGITS = re.compile(r"-?[0-9]{1,20}")
+
+
 def int_in(data: Any, path: str) -> int:
-    """Return an integer."""
+    """Return an integer; as text it may have more digits than readers of JSON keep."""
     if isinstance(data, int) and not isinstance(data, bool):
         return data
+    if isinstance(data, str) and _DIGITS.fullmatch(data):
+        return int(data)
     _refuse_mask(data, path)
     raise bad(path, f"expected an integer, got {_what(data)}")
 
