@@ -46,7 +46,13 @@ def esnp_frames() -> list[bytes]:
     messages: list[list[esnp.Row]] = [
         [REQUEST, *to("shop", "buy"), text("what", "shown 1"), esnp.Payload(data=b"shown 2")],
         [REQUEST, *auth, *everything],
-        [REQUEST, esnp.SeqNo(current=1, maximum=2), *auth, text("id", "shown not")],
+        [
+            REQUEST,
+            esnp.SeqNo(current=1, maximum=2),
+            *auth,
+            text("id", "ann"),
+            text("x", "shown not"),
+        ],
         [REQUEST, esnp.SeqNo(current=2, maximum=2), *everything],
         [RESPONSE, esnp.SeqNo(current=1, maximum=1), text("id", "shown 3")],
         [REQUEST, *to("shop", "buy"), text("what", "shown 4")],
