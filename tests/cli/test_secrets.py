@@ -67,7 +67,7 @@ TUNNEL, PARTS = "relay", "parts"
 CLIENTS = (*OPTIONS, TUNNEL, PARTS)
 NO_TRAFFIC = {
     *("protocols", "encode", "conform", "dissector", "hub", "top", "client", "call", "publish"),
-    *("subscribe", "ping", "doctor", "simulate", "demo"),
+    *("subscribe", "ping", "doctor", "simulate", "demo", "completion", "context", "user"),
 }
 """Commands that show no captured or live messages of other clients."""
 
