@@ -54,7 +54,14 @@ def _fill_and_clear(hub: HubOnSmallDisk) -> None:
         caller.call("hub", "publish", {"client": name, "content": _CONTENT})
     assert caller.call("test", "add", {"a": 1, "b": 2}) == {"c": 3}  # what needs no disk goes on
     assert hub.http("GET", "/healthz").status == 200
+    answer = hub.http("GET", "/readyz")
+    assert (answer.status, answer.json["error"]) == (503, "storage_failed")
+    for _ in range(50):
+        refused()
+    assert hub.varz()["store_failures"]["write"] > 50
+    assert hub.errors().count("cannot write the store") < 5
     hub.clear()
+    wait_until(lambda: hub.http("GET", "/readyz").status == 200, "the store is written again")
     wait_until(lambda: not refused(), "publishes are taken again")
     confirmed.append(caller.call("hub", "publish", {"client": name, "content": "last"})["id"])
     caller.close()

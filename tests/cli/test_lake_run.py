@@ -150,6 +150,22 @@ def test_nothing_to_do(run: Run, engine: Engine) -> None:
     ]
 
 
+def test_recordings_left_out_are_counted(run: Run, engine: Engine) -> None:
+    engine.outcome.open = [waiting(5)[0], waiting(6)[0]]
+    size = sum(each.bytes for each in engine.outcome.open)
+    text = f"  still open: 2 recordings, {size:,} bytes, not read;"
+    assert run(*ARGS).lines[1:] == [
+        f"{text} --include-open reads those that no recorder is writing"
+    ]
+    assert [each["path"] for each in json.loads(run(*ARGS, "--json").out)["open"]] == [
+        "/c/tap-5.pcap",
+        "/c/tap-6.pcap",
+    ]
+    assert run(*ARGS, "--include-open").code == 0
+    assert engine.asked["include_open"] is True
+    assert run(*ARGS, "--include-open", "--stream").code == 2
+
+
 def waiting(number: int) -> tuple[Capture, str]:
     return Capture(sequence=number, path=f"/c/tap-{number}.pcap", **FILES), f"number {number - 1}"  # type: ignore[arg-type]
 

@@ -310,7 +310,17 @@ def test_what_is_not_sealed_is_left_out_of_a_folder(
         (tmp_path / name).write_bytes(Path(captures_of(traffic)[at]).read_bytes())
     found = run("read", str(tmp_path))
     assert {json.loads(line)["file"] for line in found.lines} == {str(tmp_path / "a.pcapng")}
-    assert f"skipping unfinished recording {tmp_path / 'b.pcapng.open'}\n" in found.err
+    size = (tmp_path / "b.pcapng.open").stat().st_size
+    assert (
+        f"skipping 1 unfinished recording in {tmp_path}, {size:,} bytes;"
+        " add --include-open to read them\n"
+    ) in found.err
+    every = run("read", str(tmp_path), "--include-open")
+    assert {json.loads(line)["file"] for line in every.lines} == {
+        str(tmp_path / "a.pcapng"),
+        str(tmp_path / "b.pcapng.open"),
+    }
+    assert "skipping" not in every.err
     named = run("read", str(tmp_path / "b.pcapng.open"))
     assert named.lines
     assert "skipping" not in named.err

@@ -3,7 +3,8 @@
     python -m tests.hub_kills.hub_soak --kills 100 --json soak/hub.json
 
 First the kills, in runs of twenty, each with a folder and a seed of its own: whatever was confirmed
-must arrive, in order, and nothing else. Then ten thousand silent connections, beside which the
+must arrive, in order, and nothing else. A fifth as many hit a hub that deletes and trims under
+load. Then ten thousand silent connections, beside which the
 others must go on; then twice a hundred thousand connects, after which memory must not have grown
 by more than two percent. Then storms on TLS listeners and on the admin port, and unfinished
 messages (`storms.py`). Exits with 1 when anything is wrong.
@@ -17,13 +18,15 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests.adversity.counted import Counted
 from tests.adversity.healthy_peers import HealthyPeers
 from tests.adversity.reconnects import allow_many_files, come_and_go, people_of, silent
-from tests.hub_kills.killing import run_with_kills
+from tests.hub_kills.killing import run_sweep_with_kills, run_with_kills
+from tests.hub_kills.ledger import Judgement
 from tests.hub_kills.storms import http_storm, tls_storm, unfinished_messages
 from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
 
@@ -36,13 +39,15 @@ _LIMITS: dict[str, Any] = {
 }
 
 
-def killed(kills: int, seed: int) -> dict[str, Any]:
+def killed(
+    kills: int, seed: int, run: Callable[[Path, int, int], Judgement] = run_with_kills
+) -> dict[str, Any]:
     """So many kills; what was tried, confirmed and delivered, and what was wrong."""
     totals: dict[str, Any] = {"kills": 0, "problems": []}
     while totals["kills"] < kills and not totals["problems"]:
         some = min(_KILLS_OF_A_RUN, kills - totals["kills"])
         with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder:
-            judgement = run_with_kills(Path(folder), some, seed + totals["kills"])
+            judgement = run(Path(folder), some, seed + totals["kills"])
         totals["kills"] += some
         for name in ("tried", "confirmed", "delivered", "repeated", "problems"):
             totals[name] = totals.get(name, type(getattr(judgement, name))()) + getattr(
@@ -117,6 +122,7 @@ def main() -> int:
     began = time.monotonic()
     record = {
         "kills": killed(options.kills, options.seed),
+        "sweep": killed(max(1, options.kills // 5), options.seed, run_sweep_with_kills),
         "silence": silence(options.silent),
         "memory": memory(options.connects),
         "tls": tls_storm(options.silent, options.connects // 5),

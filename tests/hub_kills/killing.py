@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 from tests.hub_kills.ledger import Judgement, Ledger
-from tests.hub_kills.publishers import EsnpPublisher, HttpPublisher, Publisher
+from tests.hub_kills.publishers import BusyPublisher, EsnpPublisher, HttpPublisher, Publisher
 from tests.hub_kills.receivers import (
     AckingEsnp,
     OfflineComet,
@@ -18,7 +20,7 @@ from tests.hub_kills.receivers import (
 )
 from tests.hub_raw.hub_process import HubProcess, wait_until
 
-__all__ = ["run_with_kills"]
+__all__ = ["run_sweep_with_kills", "run_with_kills"]
 
 _TOPICS = ["@all", "@some"]
 _LIMITS = {"limits": {"inbox": 1_000_000}}
@@ -78,3 +80,82 @@ def _publishers(hub: HubProcess, ledger: Ledger, clients: list[str]) -> list[Pub
         HttpPublisher(hub, ledger, "plain-http", _TOPICS, clients),
         esnp,
     ]
+
+
+# -- the sweep under load ------------------------------------------------------------------------
+
+_INBOX = 300
+_MOST_STORED = 30_000
+"""Rows that may wait to be deleted: a few seconds of publishing."""
+
+
+def run_sweep_with_kills(folder: Path, kills: int, seed: int) -> Judgement:
+    """Kills a hub that stores, trims and deletes as fast as it can.
+
+    Whatever was confirmed arrives, or is a dead letter; no backlog ever exceeds its limit; and in
+    the end the log has only what waits.
+    """
+    hub = HubProcess(folder, {"limits": {"inbox": _INBOX, "in_flight": 100}})
+    hub.start()
+    try:
+        return _sweep(hub, kills, random.Random(seed))
+    finally:
+        hub.kill()
+
+
+def _sweep(hub: HubProcess, kills: int, moments: random.Random) -> Judgement:
+    ledger = Ledger()
+    receivers: list[Receiver] = [
+        OnlineComet(hub, ledger, "online"),
+        AckingEsnp(hub, ledger, "acking"),
+        OfflineComet(hub, ledger, "offline"),
+    ]
+    for receiver in receivers:
+        receiver.start(*_TOPICS)
+    publisher = BusyPublisher(hub, ledger, "busy", _TOPICS, [])
+    publisher.token = hub.client(publisher.name)[1]
+    publisher.start()
+    problems: list[str] = []
+    for _ in range(kills):
+        before = ledger.confirmations
+        wait_until(lambda before=before: ledger.confirmations > before + 2_000, "much is confirmed")
+        until = time.monotonic() + moments.uniform(0.3, 1.2)
+        while time.monotonic() < until:
+            problems += _too_long(hub)
+        hub.kill()
+        hub.start()
+        problems += _too_long(hub)  # not even after a crash
+    publisher.finish()
+    wait_until(lambda: _log_rows(hub) <= len(receivers) * _INBOX, "what nobody needs is deleted")
+    wait_until(lambda: _none_missing(hub, ledger, receivers[:2]), "all arrived, or are dead")
+    for receiver in receivers:
+        receiver.finish()
+    broken = [repr(each.failure) for each in (publisher, *receivers) if each.failure is not None]
+    judgement = ledger.judge()
+    return judgement._replace(problems=problems + judgement.problems + broken)
+
+
+def _too_long(hub: HubProcess) -> list[str]:
+    rows = hub.http("GET", "/clientz").json["clients"]
+    found = [f"{row['id']} has {row['waiting']}" for row in rows if row["waiting"] > _INBOX]
+    stored = sum(row["stored"] for row in hub.http("GET", "/topicz").json["topics"])
+    return [*found, *([f"{stored} rows are stored"] if stored > _MOST_STORED else [])]
+
+
+def _log_rows(hub: HubProcess) -> int:
+    with closing(sqlite3.connect(hub.data / "hub.sqlite3")) as db:
+        return int(db.execute("SELECT count(*) FROM log").fetchone()[0])
+
+
+def _none_missing(hub: HubProcess, ledger: Ledger, receivers: list[Receiver]) -> bool:
+    with closing(sqlite3.connect(hub.data / "hub.sqlite3")) as db:
+        rows = db.execute(
+            "SELECT clients.id, content FROM dead JOIN dead_log USING (number) "
+            "JOIN clients ON clients.number = dead.client"
+        ).fetchall()
+    dead: dict[str, set[str]] = {}
+    for client, content in rows:
+        dead.setdefault(client, set()).add(content.decode())
+    for client, contents in dead.items():
+        ledger.died(client, contents)
+    return not any(ledger.missing(each.name) for each in receivers)

@@ -47,6 +47,7 @@ class Ledger:
         self._confirmed: dict[str, str] = {}
         self._arrived: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._topics: dict[str, set[str]] = {}
+        self._died: dict[str, set[str]] = defaultdict(set)
 
     def subscribed(self, client: str, *topics: str) -> None:
         """This client must get everything of these topics from now on."""
@@ -68,6 +69,11 @@ class Ledger:
         with self._lock:
             self._arrived[client].append((id, content))
 
+    def died(self, client: str, contents: set[str]) -> None:
+        """These are dead letters of a client: it need not get them."""
+        with self._lock:
+            self._died[client] |= contents
+
     @property
     def confirmations(self) -> int:
         """How many so far."""
@@ -77,7 +83,7 @@ class Ledger:
     def missing(self, client: str) -> set[str]:
         """Confirmed contents that this client should have and does not."""
         with self._lock:
-            got = {content for _, content in self._arrived[client]}
+            got = {content for _, content in self._arrived[client]} | self._died[client]
             return {content for content in self._confirmed if self._for(client, content)} - got
 
     def _for(self, client: str, content: str) -> bool:

@@ -10,9 +10,9 @@ import threading
 from tests.hub_kills.ledger import Ledger, Piece
 from tests.hub_raw.hub_process import HubProcess
 from tests.hub_raw.line import EndedError
-from tests.hub_raw.raw_esnp import EsnpError, RawEsnp
+from tests.hub_raw.raw_esnp import EsnpError, RawEsnp, call_rows, encoded
 
-__all__ = ["EsnpPublisher", "HttpPublisher", "Publisher", "RefusedError"]
+__all__ = ["BusyPublisher", "EsnpPublisher", "HttpPublisher", "Publisher", "RefusedError"]
 
 _GONE = (OSError, EndedError, KeyError, http.client.HTTPException, ValueError)
 
@@ -126,13 +126,15 @@ class EsnpPublisher(Publisher):
     _client: RawEsnp | None = None
     token = ""
 
-    def publish(self, piece: Piece) -> str:
+    def _signed_on(self) -> RawEsnp:
         if self._client is None:
-            client = RawEsnp(self._hub.dial("esnp", 5.0))
-            self._client = client
-            client.call("hub", "auth", {"id": self.name, "token": self.token})
+            self._client = RawEsnp(self._hub.dial("esnp", 5.0))
+            self._client.call("hub", "auth", {"id": self.name, "token": self.token})
+        return self._client
+
+    def publish(self, piece: Piece) -> str:
         try:
-            return str(self._client.call("hub", "publish", self.wanted(piece))["id"])
+            return str(self._signed_on().call("hub", "publish", self.wanted(piece))["id"])
         except EsnpError as error:
             raise RefusedError(str(error)) from error
 
@@ -140,3 +142,45 @@ class EsnpPublisher(Publisher):
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+class BusyPublisher(EsnpPublisher):
+    """hub/publish, a hundred at a time: as fast as the hub confirms them."""
+
+    _at_a_time = 100
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._over.is_set():
+                pieces = [
+                    Piece(self.name, number + each, topic=self._topics[each % len(self._topics)])
+                    for each in range(self._at_a_time)
+                ]
+                number += len(pieces)
+                for piece in pieces:
+                    self._ledger.trying(piece)
+                try:
+                    self._publish_all(pieces)
+                except _GONE:
+                    self.hang_up()
+                    self._over.wait(0.02)
+        except BaseException as failure:
+            self.failure = failure
+            raise
+        finally:
+            self.hang_up()
+
+    def _publish_all(self, pieces: list[Piece]) -> None:
+        client = self._signed_on()
+        numbers = [client.next_number() for _ in pieces]
+        client.line.send(
+            b"".join(
+                encoded(call_rows(number, "hub", "publish", self.wanted(piece)))
+                for number, piece in zip(numbers, pieces, strict=True)
+            )
+        )
+        for number, piece in zip(numbers, pieces, strict=True):
+            answer = client.answer(number)
+            if answer.error is None:
+                self._ledger.confirmed(piece, str(answer.data["id"]))

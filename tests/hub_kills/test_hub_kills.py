@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.hub_kills.killing import run_with_kills
+from tests.hub_kills.killing import run_sweep_with_kills, run_with_kills
 from tests.hub_kills.ledger import Ledger, Piece
 
 
@@ -14,6 +14,12 @@ def test_nothing_confirmed_is_lost(tmp_path: Path) -> None:
     assert judgement.problems == []
     assert judgement.confirmed > 50
     assert judgement.delivered > judgement.confirmed
+
+
+def test_the_sweep_under_load_loses_nothing_and_keeps_the_quota(tmp_path: Path) -> None:
+    judgement = run_sweep_with_kills(tmp_path, kills=2, seed=4)
+    assert judgement.problems == []
+    assert judgement.confirmed > 4_000
 
 
 _ONE, _TWO = Piece("keyed", 1, topic="@t"), Piece("keyed", 2, topic="@t")

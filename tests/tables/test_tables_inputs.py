@@ -115,6 +115,31 @@ def test_a_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert opened_paths[2:] == [str(tmp_path / "tap-1.pcap")]
 
 
+def test_recordings_that_are_not_sealed_are_counted_and_read_when_asked(tmp_path: Path) -> None:
+    recording(tmp_path, "edge", 0)
+    left = recording(tmp_path, "edge", 1).rename(tmp_path / "edge-00000001.pcapng.open")
+    repaired = tmp_path / "edge-00000000.pcapng.open"
+    repaired.write_bytes(b"its copy is there")
+    writing = Recorder(tmp_path, source="edge", sequence=2)
+    watch = Watch(tmp_path)
+    assert [each.sequence for each in watch.look()] == [0]
+    assert [Path(each.path) for each in watch.open] == [left, writing._output.path]
+    assert watch.open[0].bytes == left.stat().st_size > 0
+    asked = Watch(tmp_path, include_open=True)
+    found = asked.look()
+    assert [(each.sequence, each.path) for each in found][1:] == [(1, str(left))]
+    assert [Path(each.path) for each in asked.open] == [writing._output.path]
+    writing.stop()
+    # When it is sealed later, it is known.
+    snapshot = Snapshot()
+    snapshot.sources["edge"] = Source()
+    for each in found:
+        snapshot.sources["edge"].add(each.consumed())
+    left.rename(tmp_path / "edge-00000001.pcapng")
+    admission = admit(watch.look(), snapshot, NOW)
+    assert (admission.admitted, admission.refused, admission.waiting) == ([], [], [])
+
+
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match="no such folder of captures"):
         discover(tmp_path / "nothing")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .errors import BAD_USAGE, CommandError, unknown_name
-from .output.text import print_notice
+from .output.text import counted, print_notice
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction
@@ -45,6 +45,7 @@ __all__ = [
     "fraction",
     "hex_bytes",
     "name_value_pairs",
+    "open_option",
     "output_file",
     "output_format",
     "protocol_dialects",
@@ -231,8 +232,8 @@ def _seconds(text: str) -> float | None:
 
 _CAPTURE: Final = re.compile(r".+\.(pcap|pcapng|cap)(\.(gz|zst))?", re.IGNORECASE)
 _UNFINISHED: Final = ".open"
-_PORT_EXAMPLE: Final = "9999=comet"
 """Suffix of a file that a recorder is still writing."""
+_PORT_EXAMPLE: Final = "9999=comet"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -308,10 +309,20 @@ def reading_options(command: Command) -> Command:
     return decorated
 
 
-def captures(paths: Iterable[str]) -> list[str]:
+def open_option(command: Command) -> Command:
+    """Add the option `include_open`."""
+    decorated: Command = click.option(
+        "--include-open",
+        is_flag=True,
+        help="Also read recordings in folders that are still open (*.pcapng.open).",
+    )(command)
+    return decorated
+
+
+def captures(paths: Iterable[str], *, include_open: bool = False) -> list[str]:
     """Return the files to read, each once; a folder becomes its captures, sorted by name.
 
-    Prints a notice about unfinished recordings, which are skipped.
+    Unfinished recordings in folders are skipped with a notice, unless `include_open` is set.
     """
     files: dict[str, None] = {}
     for path in paths:
@@ -323,21 +334,29 @@ def captures(paths: Iterable[str]) -> list[str]:
             raise CommandError(
                 f"invalid file name {path!r}; expected printable characters", BAD_USAGE
             )
-        files |= dict.fromkeys(_in_folder(Path(path)) if Path(path).is_dir() else [path])
+        folder = Path(path)
+        files |= dict.fromkeys(_in_folder(folder, include_open) if folder.is_dir() else [path])
     return list(files)
 
 
-def _in_folder(folder: Path) -> list[str]:
+def _in_folder(folder: Path, include_open: bool) -> list[str]:
     names = sorted(each.name for each in folder.iterdir() if each.is_file())
     unfinished = [
         name
         for name in names
         if name.endswith(_UNFINISHED) and _CAPTURE.fullmatch(name.removesuffix(_UNFINISHED))
     ]
-    if unfinished:
-        more = f" and {len(unfinished) - 1} more" if len(unfinished) > 1 else ""
-        print_notice(f"skipping unfinished recording {folder / unfinished[0]}{more}")
-    finished = [str(folder / name) for name in names if _CAPTURE.fullmatch(name)]
+    if unfinished and not include_open:
+        size = sum((folder / name).stat().st_size for name in unfinished)
+        print_notice(
+            f"skipping {counted(len(unfinished), 'unfinished recording')} in {folder},"
+            f" {size:,} bytes; add --include-open to read them"
+        )
+    finished = [
+        str(folder / name)
+        for name in names
+        if _CAPTURE.fullmatch(name) or (include_open and name in unfinished)
+    ]
     if not finished:
         raise CommandError(
             f"{folder}: no captures in this folder; expected *.pcap or *.pcapng, also with .gz or"

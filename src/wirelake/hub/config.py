@@ -134,6 +134,9 @@ class StoreSettings(Table, frozen=True, kw_only=True):
     synchronous: Literal["full", "normal"] = "full"
     """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
     failure may lose the last moments."""
+    check_s: Annotated[float, msgspec.Meta(ge=0, le=_MAX_SECONDS)] = 5.0
+    """Maximum duration of the check of the database at the start; 0 for none. A gigabyte takes
+    about a second."""
     server: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] = 0
     """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
 
@@ -255,12 +258,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Running calls of one connection."""
     subscriptions: CountOrNone = 127
     """Topics of one client: as many as fit one comet topic_list."""
-    topics: CountOrNone = 1_000_000
-    """Topics with subscribers."""
+    topics: CountOrNone = 200_000
+    """Topics with subscribers on this hub: 220 MB."""
     content_bytes: Count = 16_384
     """Content of one notification: half a comet frame (comet rule 8)."""
     inbox: Count = 10_000
-    """Backlog of one client; beyond that the oldest become dead letters."""
+    """Backlog of one client; beyond that the oldest become dead letters, a 64th of it at a time."""
     ttl_s: Annotated[int, msgspec.Meta(ge=0, le=int(_MAX_SECONDS))] = 7 * 86_400
     """Default time to live of a notification."""
     tail_watchers: CountOrNone = 16

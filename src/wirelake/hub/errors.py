@@ -29,7 +29,7 @@ ERRORS: Final[dict[str, ErrorCode]] = {
     "too_large": ErrorCode(413, "the content does not fit the frames of its receivers"),
     "too_busy": ErrorCode(429, "a limit is reached; try again later"),
     "storage_full": ErrorCode(507, "the disk is full: nothing was stored"),
-    "storage_failed": ErrorCode(503, "the store cannot be written: nothing was stored"),
+    "storage_failed": ErrorCode(503, "the store cannot be read or written: nothing was stored"),
     "closing": ErrorCode(503, "the hub is shutting down"),
     "failed": ErrorCode(500, "the service reports a failure"),
     "internal": ErrorCode(500, "the service raised an exception; see the hub's log"),

@@ -20,6 +20,7 @@ from typing import Final, Protocol
 
 from .auth import Authority
 from .config import ActiveLimits, Config, Limits, restart_keys
+from .errors import HubError
 from .listeners import make_listeners
 from .net.budget import BufferBudget
 from .net.context import HubContext
@@ -32,7 +33,7 @@ from .observe.tap import Tap
 from .pubsub.topics import Topics
 from .rpc.hub_calls import HubCalls
 from .rpc.services import Services
-from .store import Store, open_store
+from .store import Store, StoreError, database_path, open_store
 
 __all__ = ["Hub", "Reloadable"]
 
@@ -94,7 +95,7 @@ class Hub:
         self.started_ns = time.time_ns()
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.context = self._build()
-        self.topics.load()
+        await self._load()
         self.authority.set_rights(self.config.rights.clients)
         self._start_observers()
         self.context.deadlines.add(self.authority)
@@ -107,6 +108,14 @@ class Hub:
             await self.stop()
             raise
         self.started = True
+
+    async def _load(self) -> None:
+        try:
+            self.topics.load()
+        except HubError as error:
+            await self.store.abandon()
+            path = database_path(self.config.store.path, self.data)
+            raise StoreError(f"{path}: {error}; restore a backup") from error
 
     def _build(self) -> HubContext:
         loop, limits, counters, connections = (
@@ -180,6 +189,7 @@ class Hub:
     async def drain(self) -> None:
         """Accept no connections, let running calls finish, then close all connections."""
         self.table.draining = True
+        self.topics.close()
         for listener in self.listeners.values():
             await listener.stop()
         # Connections stay open while calls run: their answers, and confirmations of publishes that

@@ -27,9 +27,10 @@ import msgspec
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Section
 from wirelake.capture.format.reader import elements, is_capture
+from wirelake.capture.format.writer import is_being_written
 
 from .paths import LakeError
-from .snapshot import Input, Snapshot, Source
+from .snapshot import OPEN, Input, Snapshot, Source
 
 __all__ = [
     "LATENESS_S",
@@ -73,8 +74,8 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """File name; the folder is part of the source."""
-        return os.path.basename(self.path)
+        """File name, the same whether it is sealed; the folder is part of the source."""
+        return os.path.basename(self.path).removesuffix(OPEN)
 
     def consumed(self, fault: str | None = None) -> Input:
         """Return it as an input of a commit."""
@@ -105,8 +106,12 @@ class Admission(msgspec.Struct, kw_only=True):
 class Watch:
     """A folder of captures that is listed repeatedly; each file is opened once."""
 
-    def __init__(self, folder: str | os.PathLike[str]):
+    def __init__(self, folder: str | os.PathLike[str], *, include_open: bool = False):
         self._folder = Path(folder).absolute()
+        self._include_open = include_open
+        self.open: list[Capture] = []
+        """Recordings that the last listing left out because they are not sealed. With
+        `include_open`, only those that a recorder is writing."""
         self._origins: dict[tuple[str, int], tuple[str, int] | None] = {}
 
     def look(self) -> list[Capture]:
@@ -114,11 +119,20 @@ class Watch:
         if not self._folder.is_dir():
             raise LakeError(f"{self._folder}: no such folder of captures")
         captures = [self._capture(*each) for each in _files(self._folder)]
+        sealed = {each.path for each in captures}
+        self.open = []
+        for each in (self._capture(*found) for found in _files(self._folder, OPEN)):
+            if each.path.removesuffix(OPEN) in sealed:
+                continue  # repaired: the copy has everything
+            left_out = not self._include_open or is_being_written(each.path)
+            (self.open if left_out else captures).append(each)
         # A stream lists the folder at each trigger. Only files that are new or were written to are
         # opened; those that are gone are forgotten.
         origins = self._origins
         self._origins = {
-            key: origins[key] for each in captures if (key := (each.path, each.mtime_ns)) in origins
+            key: origins[key]
+            for each in [*captures, *self.open]
+            if (key := (each.path, each.mtime_ns)) in origins
         }
         return sorted(captures, key=lambda each: (each.source, each.sequence, each.path))
 
@@ -160,11 +174,12 @@ def unchanged(before: Iterable[Capture], after: Iterable[Capture]) -> frozenset[
     )
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
+def _files(folder: Path, suffix: str = "") -> Iterator[tuple[str, str, os.stat_result]]:
+    """Yield path, stem and status of captures whose names have this suffix after the extension."""
     for below, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for name in names:
-            match = _NAME.fullmatch(name)
+            match = _NAME.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
             if match is None or name.startswith("."):
                 continue
             path = os.path.join(below, name)

@@ -23,6 +23,7 @@ from .paths import DamagedError, NewerError, commit_of, is_public, table_of
 
 __all__ = [
     "FORMAT",
+    "OPEN",
     "AddedFile",
     "Checkpoint",
     "Input",
@@ -42,6 +43,8 @@ __all__ = [
 
 FORMAT: Final = 1
 """Version of the log format; a higher one is refused."""
+OPEN: Final = ".open"
+"""Suffix of a recording that is not sealed."""
 
 Kind = Literal["create", "advance", "compact", "expire"]
 """Reason of a commit."""
@@ -64,8 +67,8 @@ class Input(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """File name; the folder is part of the source."""
-        return self.path.rsplit("/", 1)[-1]
+        """File name, the same whether it is sealed; the folder is part of the source."""
+        return self.path.rsplit("/", 1)[-1].removesuffix(OPEN)
 
 
 class AddedFile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

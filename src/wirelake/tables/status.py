@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .inputs import LATENESS_S, SETTLE_S, admit, discover
+from .inputs import LATENESS_S, SETTLE_S, Watch, admit
 from .log import Log
 from .paths import is_public
 from .snapshot import Record, Snapshot, time_ns_of
@@ -81,6 +81,9 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     backlog_bytes: int = 0
     lag_s: float = 0.0
     """Age of the oldest capture that was not read yet."""
+    open_files: int = 0
+    """Recordings that are not sealed, which a run leaves out."""
+    open_bytes: int = 0
 
 
 def status(
@@ -95,7 +98,9 @@ def status(
     now = time.time_ns() if now_ns is None else now_ns
     log = Log(root)
     snapshot = log.snapshot()
-    waiting = [] if captures is None else _waiting(captures, snapshot, now, lateness_s, settle_s)
+    watch = None if captures is None else Watch(captures)
+    waiting = [] if watch is None else _waiting(watch, snapshot, now, lateness_s, settle_s)
+    unsealed = [] if watch is None else watch.open
     steps = _last_steps(log, snapshot.commit)
     return Status(
         path=str(log.layout.root),
@@ -111,6 +116,8 @@ def status(
         backlog_files=len(waiting),
         backlog_bytes=sum(each.bytes for each in waiting),
         lag_s=max((each.age_s for each in waiting), default=0.0),
+        open_files=len(unsealed),
+        open_bytes=sum(each.bytes for each in unsealed),
     )
 
 
@@ -155,16 +162,14 @@ def _sources(snapshot: Snapshot) -> list[SourceStatus]:
 
 
 def _waiting(
-    captures: str | os.PathLike[str],
+    watch: Watch,
     snapshot: Snapshot,
     now_ns: int,
     lateness_s: float,
     settle_s: float,
 ) -> list[WaitingFile]:
     # The same rules as those of a run, with the same bounds, so the reasons are those of a run.
-    admission = admit(
-        discover(captures), snapshot, now_ns, lateness_s=lateness_s, settle_s=settle_s
-    )
+    admission = admit(watch.look(), snapshot, now_ns, lateness_s=lateness_s, settle_s=settle_s)
     entries = [(each, "") for each in admission.admitted]
     entries += [(each.consumed(), why) for each, why in admission.waiting]
     return [

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,8 +15,9 @@ from tests.hub.certificates import make_certificate
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import running, until
 
-from wirelake.hub.admin import admin_token
+from wirelake.hub.admin import admin_token, pages
 from wirelake.hub.config import ConfigError
+from wirelake.hub.pubsub.subscriptions import Client, Inbox, Subscription
 
 OPEN = ("/healthz", "/readyz", "/varz", "/metrics")
 GUARDED = ("/connz", "/topicz", "/clientz", "/v1/dead", "/v1/inbox/anna", "/v1/tail")
@@ -138,6 +141,7 @@ def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:
 async def _draining() -> None:
     async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         it.hub.table.draining = True
+        it.hub.topics.close()
         assert (await admin.get("/readyz")).status == 503
         assert (await admin.get("/healthz")).status == 200
         refused = await admin.post("/v1/publish", {"topic": "@a", "content": "b"})
@@ -207,3 +211,60 @@ async def _off() -> None:
     ):
         assert admin.server.addresses == []
         assert not (it.data / "admin.token").exists()
+
+
+def test_only_the_rows_of_a_page_are_formatted(monkeypatch: pytest.MonkeyPatch) -> None:
+    asyncio.run(_pages(monkeypatch))
+
+
+async def _pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    formatted = {"topics": 0, "clients": 0}
+
+    def counting(name: str, shown: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def count(item: Any) -> Any:
+            formatted[name] += 1
+            return shown(item)
+
+        return count
+
+    monkeypatch.setattr(pages, "topic_state", counting("topics", pages.topic_state))
+    monkeypatch.setattr(pages, "client_state", counting("clients", pages.client_state))
+    async with running(listeners=["esnp"]) as it, admin_client(it.hub) as admin:
+        registry = it.hub.topics.registry
+        for number in range(20_000):
+            client = Client(f"c{number}", number + 1, Inbox())
+            registry.clients[client.id] = client
+            registry.topic(f"@t{number}").subscribers[client] = Subscription(
+                registry.topic(f"@t{number}"), 0, True
+            )
+        for name, letter in (("topics", "@t"), ("clients", "c")):
+            page = (await admin.get(f"/{name[:-1]}z?limit=3&offset=15000")).json
+            assert page["count"] == 20_000
+            assert [row["name" if name == "topics" else "id"] for row in page[name]] == [
+                f"{letter}{number}" for number in (15_000, 15_001, 15_002)
+            ]
+        assert formatted == {"topics": 3, "clients": 3}
+        registry.clients.clear()
+        registry.topics.clear()
+
+
+def test_counting_many_connections_lets_others_run() -> None:
+    async def run() -> None:
+        turns = 0
+        ended = False
+
+        async def other() -> None:
+            nonlocal turns
+            while not ended:
+                turns += 1
+                await asyncio.sleep(0)
+
+        task = asyncio.ensure_future(other())
+        await asyncio.sleep(0)
+        seen = [each async for some in pages.in_slices(range(20_001)) for each in some]
+        ended = True
+        await task
+        assert seen == list(range(20_001))
+        assert turns > 4
+
+    asyncio.run(run())

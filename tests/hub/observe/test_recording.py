@@ -9,15 +9,20 @@ import resource
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.columnar.differential import differences
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, hub_process
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.observe.recorded_run import Caller, publish
 from tests.hub.running import running, until
 from tests.hub.session_client import dial
+from tests.hub_raw.hub_process import HubProcess as KilledHub
+from tests.hub_raw.hub_process import wait_until
 
 from wirelake.capture.decode.reference import read_tables
-from wirelake.capture.format.writer import sealed_files
+from wirelake.capture.format.writer import Output, is_being_written, open_files, sealed_files
+from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tools.repair import seal_abandoned
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.sansio import Role
 
@@ -144,3 +149,90 @@ def state_of(hub: HubProcess) -> str:
         return str(json.loads(line.getresponse().read())["recording"])
     finally:
         line.close()
+
+
+# -- recordings that a kill leaves open ----------------------------------------------------------
+
+
+def _leave_open(folder: Path, source: str, *, cut: int = 0) -> Path:
+    """A recording as a kill leaves it, perhaps in the middle of a block."""
+    recorder = Recorder(folder, source=source)
+    recorder.open(7, ("10.0.0.9", 51000), ("10.0.0.1", 9600), "esnp", 1)
+    for number in range(100):
+        recorder.record(7, "c2s", b"frame %02d" % number, 2 + number)
+    recorder.flush()
+    path = recorder._output.path
+    data = path.read_bytes()
+    recorder.stop()
+    (path.with_name(path.name.removesuffix(".open"))).unlink()
+    path.write_bytes(data[: len(data) - cut])
+    return path
+
+
+def test_the_next_start_seals_what_a_killed_hub_has_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = _leave_open(tmp_path, "edge")
+    cut = _leave_open(tmp_path, "edge", cut=10)
+    other = _leave_open(tmp_path, "other")
+    empty = tmp_path / "edge-00000002.pcapng.open"
+    empty.write_bytes(b"")
+    used = Output(tmp_path, "edge", 3)
+    used.write(whole.read_bytes())
+    assert [is_being_written(path) for path in (whole, used.path)] == [False, True]
+
+    async def run() -> None:
+        record = {"folder": str(tmp_path), "source": "edge"}
+        async with running(listeners=["esnp"], record=record):
+            assert not whole.exists()
+            assert not cut.exists()
+            assert not empty.exists()
+            names = [path.name for path in sealed_files(tmp_path)]
+            assert names == ["edge-00000000.pcapng", "edge-00000001.pcapng"]
+            assert [path.name for path in open_files(tmp_path)] == [
+                "edge-00000003.pcapng.open",
+                "edge-00000004.pcapng.open",
+                other.name,
+            ]
+
+    asyncio.run(run())
+    used.discard()
+    lost = int.from_bytes(other.read_bytes()[-4:], "little") - 10  # of the last block
+    text = "which a hub that was killed had left open:"
+    assert [record.message.partition(", ")[2] for record in caplog.records] == [
+        f"{text} 102 packets, 0 bytes lost",
+        f"{text} 101 packets, {lost} bytes lost",
+    ]
+    faults = [row for _, row in read_tables(sealed_files(tmp_path), tables=["faults"])]
+    assert faults == []
+
+
+def test_a_recording_damaged_in_the_middle_is_repaired(tmp_path: Path) -> None:
+    path = _leave_open(tmp_path, "edge")
+    data = bytearray(path.read_bytes())
+    middle = data.index(b"frame 50")
+    data[middle - 200 : middle] = bytes(200)
+    path.write_bytes(data)
+    sealed = seal_abandoned(path)
+    assert sealed is not None
+    assert sealed.faults >= 1
+    assert 0 < sealed.packets < 102
+    assert not path.exists()
+    assert [each.name for each in sealed_files(tmp_path)] == ["edge-00000000.pcapng"]
+
+
+def test_a_hub_that_is_killed_and_started_again_leaves_no_open_recording(tmp_path: Path) -> None:
+    folder = tmp_path / "captures"
+    hub = KilledHub(tmp_path, {"record": {"folder": str(folder)}})
+    for _ in range(2):
+        hub.start()
+        for _ in range(20):
+            hub.publish(topic="@news", content="x")
+        wait_until(lambda: open_files(folder)[-1].stat().st_size, "the recording is flushed")
+        hub.kill()
+    assert len(open_files(folder)) == 1
+    hub.start()
+    assert hub.stop() == 0
+    assert open_files(folder) == []
+    published = [fact for fact in facts_of(folder) if fact["kind"] == "publish"]
+    assert len(published) >= 2

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from wirelake.hub.pubsub.topics import client_state, topic_state
+
 from .local_topics import LocalTopics, Receiver, local_topics
 
 
@@ -278,8 +280,8 @@ def test_a_client_without_an_id_gets_pushes_and_stores_nothing(tmp_path: Path) -
             assert ear.contents[-1] == b"you"
             it.leave(ear)
             await it.sweep()
-            assert it.topics.topic_rows() == []
-            assert it.topics.client_rows() == []
+            assert it.topics.topic_list() == []
+            assert it.topics.client_list() == []
         async with local_topics(tmp_path) as it:
             assert it.store.topics() == []
             assert list(it.store.index()) == []
@@ -295,10 +297,10 @@ def test_people_can_look(tmp_path: Path) -> None:
             await it.subscribe(bob, "@a", "@b")
             it.leave(bob)
             await it.publish("@a", b"1")
-            (a, b) = it.topics.topic_rows()
+            (a, b) = map(topic_state, it.topics.topic_list())
             assert (a.name, a.subscribers, a.online, a.stored) == ("@a", 2, 1, 1)
             assert (b.name, b.subscribers, b.online, b.stored) == ("@b", 1, 0, 0)
-            rows = {row.id: row for row in it.topics.client_rows()}
+            rows = {each.id: client_state(each) for each in it.topics.client_list()}
             assert (rows["ann"].online, rows["ann"].owed, rows["ann"].waiting) == (True, 1, 1)
             assert (rows["bob"].online, rows["bob"].waiting) == (False, 1)
             assert rows["bob"].topics == ("@a", "@b")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from wirelake.hub.errors import HubError
+from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.store import remove_client
 
-from .local_topics import local_topics
+from .local_topics import LocalTopics, local_topics
 
 
 def test_an_expired_notification_is_a_dead_letter_of_clients_without_it(tmp_path: Path) -> None:
@@ -74,9 +76,9 @@ def test_the_oldest_beyond_the_quota_are_dead_letters(tmp_path: Path) -> None:
             await it.publish("@a", b"pushed")
             it.leave(ann)
             for number in range(4):
+                it.topics.ack(bob, bob.ids)  # type: ignore[arg-type]
                 await it.publish("@a", b"%d" % number)
-            it.topics.ack(bob, bob.ids)  # type: ignore[arg-type]
-            await it.sweep()
+            await it.written()
             dead = it.topics.dead(10)
             assert [(each.client, each.notification.content) for each in dead] == [
                 ("ann", b"0"),
@@ -219,5 +221,197 @@ def test_the_same_id_again_is_another_client(tmp_path: Path) -> None:
             assert ann.client.subscriptions == {}
             await it.sweep()
             assert list(it.store.index()) == []
+
+    asyncio.run(run())
+
+
+# -- keeping pace --------------------------------------------------------------------------------
+
+
+async def _publish_many(it: LocalTopics, topic: str | None, count: int, **more: Any) -> None:
+    results: list[object] = []
+    for number in range(count):
+        publication = Publication(
+            topic, more.get("client"), b"%d" % number, ttl_s=more.get("ttl_s")
+        )
+        it.topics.publish(publication, results.append)
+    while len(results) < count:
+        await it.written()
+    assert not any(isinstance(each, HubError) for each in results)
+
+
+async def _sweep_as_it_runs(it: LocalTopics, steps: int) -> None:
+    it.topics.sweep.start()  # then rows are deleted in batches, one after the other
+    try:
+        for _ in range(steps):
+            it.topics.sweep.step()
+            for _ in range(10):
+                await it.written()
+    finally:
+        it.topics.sweep.stop()
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_one_step_deletes_everything_that_was_acknowledged(tmp_path: Path, private: bool) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"], inbox=100_000, in_flight=100_000) as it:
+            ann = it.sign_on("ann", "esnp")
+            await it.subscribe(ann, "@a")
+            if private:
+                await _publish_many(it, None, 12_000, client="ann")
+            else:
+                await _publish_many(it, "@a", 12_000)
+            await it.settled()
+            assert len(ann.ids) == 12_000
+            it.topics.ack(ann, ann.ids)  # type: ignore[arg-type]
+            await _sweep_as_it_runs(it, 1)
+            assert len(list(it.store.index())) == 0
+
+    asyncio.run(run())
+
+
+def test_a_few_steps_expire_thousands(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"], inbox=100_000) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            it.leave(ann)
+            await _publish_many(it, "@a", 6_000, ttl_s=5)
+            it.now += 6
+            assert it.topics.sweep.step()
+            await it.written()
+            await it.sweep(3)
+            assert list(it.store.index()) == []
+            assert it.counters.dead == {"expired": 6_000}
+
+    asyncio.run(run())
+
+
+def test_while_there_is_more_to_do_the_next_step_comes_soon(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"], inbox=100_000) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            it.leave(ann)
+            assert not it.topics.sweep.step()
+            await _publish_many(it, "@a", 5_000, ttl_s=5)
+            it.now += 6
+            busy = [it.topics.sweep.step() for _ in range(1)]
+            while it.topics.sweep.step():
+                busy.append(True)
+                await it.written()
+            assert 2 <= len(busy) <= 20
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("protocol", ["comet", "esnp"])
+def test_one_unacknowledged_notification_does_not_keep_those_after_it(
+    tmp_path: Path, protocol: str
+) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann", "bob"], in_flight=100_000) as it:
+            ann, bob = it.sign_on("ann", protocol), it.sign_on("bob", protocol)
+            await it.subscribe(ann, "@a")
+            await it.subscribe(bob, "@a")
+            if protocol == "comet":  # what is published while it is away is never fetched
+                it.leave(ann)
+                await it.publish("@a", b"kept")
+                ann = it.sign_on("ann", protocol)
+            else:
+                await it.publish("@a", b"kept")
+            for _ in range(4):
+                await _publish_many(it, "@a", 2_000)
+                await it.settled()
+                kept = 1 if protocol == "esnp" else 0
+                it.topics.ack(ann, ann.ids[kept:])  # type: ignore[arg-type]
+                it.topics.ack(bob, bob.ids)  # type: ignore[arg-type]
+                await _sweep_as_it_runs(it, 2)
+            assert len(list(it.store.index())) < 2_000
+            await it.written()
+            copy = it.copy(tmp_path / "copy")
+            assert [each.content for each in it.waiting(ann)] == [b"kept"]
+        async with local_topics(copy) as it:
+            assert [each.content for each in it.waiting(it.sign_on("ann"))] == [b"kept"]
+
+    asyncio.run(run())
+
+
+def test_rows_that_could_not_be_deleted_are_deleted_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            await it.publish("@a")
+            it.topics.ack(ann, ann.ids)  # type: ignore[arg-type]
+            with monkeypatch.context() as patch:
+                patch.setattr("wirelake.hub.store.writer._DELETE", ("nonsense ", 1, ""))
+                await it.sweep(2)
+            assert len(list(it.store.index())) == 1
+            await it.sweep(2)
+            assert list(it.store.index()) == []
+
+    asyncio.run(run())
+
+
+def test_old_dead_letters_are_deleted_while_new_ones_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wirelake.hub.pubsub.sweep.MAX_DEAD_LETTERS", 100)
+
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"], inbox=10) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            it.leave(ann)
+            await _publish_many(it, "@a", 6_000)
+            await it.written()
+            await _sweep_as_it_runs(it, 1)
+            dead = it.topics.dead(10_000)
+            assert len(dead) == 100
+            assert dead[0].notification.content == b"5989"
+            assert len(list(it.store.index())) == 10
+
+    asyncio.run(run())
+
+
+def test_a_topic_without_subscribers_is_removed_at_once(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"], topics=20) as it:
+            ann, other = it.sign_on("ann"), it.nobody()
+            for number in range(100):
+                names = [f"@{number}-{each}" for each in range(10)]
+                await it.subscribe(ann, *names)
+                await it.publish(names[0])
+                await it.unsubscribe(ann, *names)
+                await it.subscribe(other, *names)
+                await it.publish(names[0])
+                await it.unsubscribe(other, *names)
+            assert it.topics.registry.topics == {}
+            await it.sweep()
+            assert it.store.topics() == []
+            assert list(it.store.index()) == []
+            await it.subscribe(ann, *(f"@{number}" for number in range(20)))
+            with pytest.raises(HubError, match="too many topics on this hub"):
+                await it.subscribe(other, "@another")
+
+    asyncio.run(run())
+
+
+def test_what_is_published_to_a_topic_that_is_removed_meanwhile_is_deleted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path) as it:
+            other = it.nobody()
+            await it.subscribe(other, "@a")
+            results: list[object] = []
+            it.topics.publish(Publication("@a", None, b"late"), results.append)
+            it.leave(other)
+            await it.written()
+            await it.sweep()
+            assert len(results) == 1
+            assert list(it.store.index()) == []
+            assert it.store.topics() == []
 
     asyncio.run(run())

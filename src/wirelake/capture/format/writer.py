@@ -10,11 +10,13 @@ disk. So a reader that ignores `.open` files never sees a partial one.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import struct
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, Final, TypeAlias
 
@@ -32,8 +34,10 @@ __all__ = [
     "PcapngWriter",
     "Sealer",
     "fact_text",
+    "is_being_written",
     "marks_option",
     "next_sequence",
+    "open_files",
     "origin_option",
     "seal",
     "sealed_files",
@@ -249,6 +253,31 @@ def _parts(path: Path) -> tuple[str, int] | None:
     return (match["source"], int(match["sequence"])) if match else None
 
 
+def open_files(folder: Path, source: str | None = None) -> list[Path]:
+    """Return the recordings in a folder that are not sealed, of one source or of all, by source and
+    sequence."""
+    found = [(_parts(path), path) for path in folder.glob(f"*{OPEN_SUFFIX}")]
+    named = sorted((parts, path) for parts, path in found if parts is not None)
+    return [path for parts, path in named if source in (None, parts[0])]
+
+
+def is_being_written(path: str | os.PathLike[str]) -> bool:
+    """Return whether a recorder on this machine has a file open."""
+    try:
+        opened = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:  # sealed meanwhile
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    finally:
+        os.close(opened)
+    return False
+
+
 def seal(path: Path) -> Path:
     """Rename an open file, which is completely on disk, to its sealed name."""
     sealed = path.with_name(path.name.removesuffix(OPEN_SUFFIX) + SUFFIX)
@@ -284,6 +313,10 @@ class Output:
             raise FileExistsError(f"{sealed} already exists")
         # O_EXCL: two recorders of the same source in one folder must not share a file.
         self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        # Tells the file from one that a killed recorder has left (`is_being_written`): the kernel
+        # releases the lock when the process ends, however it ends.
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def write(self, data: bytes) -> None:
         """Write all of it, or raise OSError and truncate the file to what it was before."""

@@ -1,7 +1,8 @@
 """`repair`: a valid copy of a capture that is truncated or damaged.
 
 Everything readable is copied unchanged; the rest is left out and reported. After a crash of its
-recorder, a file `….pcapng.open` becomes a sealed `….pcapng` this way.
+recorder, a file `….pcapng.open` becomes a sealed `….pcapng` this way; `seal_abandoned` does that
+without a copy where it can, when the next recorder starts.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from ..format.constants import Limits
 from ..format.files import Feed, open_feed
 from ..format.items import FileFault, Packet
 from ..format.reader import BEGINS, elements, section_order
-from ..format.writer import OPEN_SUFFIX, SUFFIX, PcapngWriter, sync_folder
+from ..format.writer import OPEN_SUFFIX, SUFFIX, PcapngWriter, seal, sync_folder
 
-__all__ = ["Repair", "repair", "repaired_name"]
+__all__ = ["Repair", "repair", "repaired_name", "seal_abandoned"]
 
 _DEFAULT: Final = Limits()
 _CHUNK: Final = 1 << 20
@@ -79,6 +80,36 @@ def repair(
         sync_folder(target.parent)
     finally:
         part.unlink(missing_ok=True)
+    return result
+
+
+def seal_abandoned(path: Path) -> Repair | None:
+    """Seal a recording that its recorder has left open; None if it has no content.
+
+    A kill leaves whole blocks and perhaps a part of one, which is cut off. Raises as `repair` does.
+    """
+    target, size = repaired_name(path), path.stat().st_size
+    if not size or target.exists():  # repaired already, and not removed before the next kill
+        path.unlink()
+        sync_folder(path.parent)
+        return None
+    result = Repair(path=str(target), kept_bytes=size)
+    for element in elements(path):
+        if isinstance(element, Packet):
+            result.packets += 1
+        elif isinstance(element, FileFault):
+            _add_fault(result, element)
+    first = result.lost[0].offset if result.lost else size
+    if result.faults > 1 or (result.faults and first + result.lost_bytes < size) or not first:
+        result = repair(path)
+        path.unlink()
+        sync_folder(path.parent)
+        return result
+    with path.open("r+b") as file:
+        file.truncate(first)
+        os.fsync(file.fileno())
+    result.kept_bytes = first
+    seal(path)
     return result
 
 

@@ -10,7 +10,7 @@ import click
 
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT, Group, Reading, captures, output_file, protocol_options
+from ..options import CONTEXT, Group, Reading, captures, open_option, output_file, protocol_options
 from ..output.text import counted, json_line, printable, time_text
 
 if TYPE_CHECKING:
@@ -71,15 +71,16 @@ def command() -> None:
 
 @command.command(name="info", help=_INFO_HELP, context_settings=CONTEXT)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
+@open_option
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per file, one per line.")
-def info(files: tuple[str, ...], as_json: bool) -> int:
+def info(files: tuple[str, ...], include_open: bool, as_json: bool) -> int:
     """Print a summary of each file; exit 1 if one of them is not a capture."""
     import msgspec
 
     from wirelake.capture.tools.info import info as capture_info
 
     code = 0
-    for path in captures(files):
+    for path in captures(files, include_open=include_open):
         summary = capture_info(path)
         if as_json:
             click.echo(json_line(msgspec.to_builtins(summary)))

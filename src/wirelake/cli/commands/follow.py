@@ -20,7 +20,7 @@ import click
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT, Reading, captures, reading_options
+from ..options import CONTEXT, Reading, captures, open_option, reading_options
 from ..output.text import counted, json_text, printable, time_text
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ _RANKS: Final = {"opened": 0, "fact": 1, "fault": 2, "message": 3, "closed": 4}
 @click.command(name="follow", help=_HELP, context_settings=CONTEXT)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.argument("connection")
+@open_option
 @reading_options
 @click.option("--fields", is_flag=True, help="Show all fields of each message.")
 @click.option("--hex", "as_hex", is_flag=True, help="Show the bytes of bodies and faults.")
@@ -62,6 +63,7 @@ _RANKS: Final = {"opened": 0, "fact": 1, "fault": 2, "message": 3, "closed": 4}
 def command(
     files: tuple[str, ...],
     connection: str,
+    include_open: bool,
     fields: bool,
     as_hex: bool,
     as_json: bool,
@@ -71,7 +73,8 @@ def command(
     from wirelake.records.exact_json import exact
 
     address = None if connection.isdecimal() else _address(connection)
-    paths, options = captures(files), Reading.of(**reading)
+    paths = captures(files, include_open=include_open)
+    options = Reading.of(**reading)
     empty = True
     try:
         number = int(connection) if address is None else _connection_at(paths, address, options)

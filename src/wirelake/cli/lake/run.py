@@ -41,7 +41,9 @@ __all__ = [
 _HELP = """Update a lake: read new captures and bring all tables up to date.
 
 Captures are read once, in the order of their sequence numbers. A capture that is still being
-written, or whose predecessor is missing, waits. Each step is one commit, which readers see
+written, or whose predecessor is missing, waits. Recordings that are not sealed (*.pcapng.open) are
+left out and counted; with --include-open, those that no recorder on this machine is writing are
+read as they are. Each step is one commit, which readers see
 completely or not at all. After a kill, the next run continues from the last commit. The first run
 creates the lake, and fixes how captures are decoded and which tables the lake has.
 
@@ -95,6 +97,11 @@ Examples:
     metavar="SECONDS",
     help="Time since the last write after which a capture is complete.",
 )
+@click.option(
+    "--include-open",
+    is_flag=True,
+    help="Also read recordings that a killed recorder has left open.",
+)
 @reading_options
 @click.option(
     "--tables",
@@ -125,6 +132,8 @@ def command(
     """Update a lake."""
     if master is not None and remote is not None:
         raise click.UsageError("--master conflicts with --remote")
+    if stream and pace["include_open"]:
+        raise click.UsageError("--include-open conflicts with --stream")
     settings_of_spark = name_value_pairs("--conf", conf)
     reading = Reading.of(force_protocol, ports, dialects, keys, reveal)
 
@@ -273,6 +282,12 @@ def _print_outcome(lake: str, outcome: Outcome, commit: int | None, *, as_json: 
         ("waiting", [(each.path, why) for each, why in outcome.waiting]),
     ):
         _print_files(title, files)
+    if outcome.open:
+        size = sum(each.bytes for each in outcome.open)
+        click.echo(
+            f"  still open: {counted(len(outcome.open), 'recording')}, {size:,} bytes, not read;"
+            " --include-open reads those that no recorder is writing"
+        )
     if outcome.rows:
         width = max(map(len, outcome.rows))
         click.echo("  rows added:")
@@ -289,6 +304,7 @@ def _as_json(outcome: Outcome, commit: int | None) -> dict[str, Any]:
         "seconds": round(outcome.seconds, 3),
         "refused": [{"path": each.path, "fault": each.fault} for each in outcome.refused],
         "waiting": [{"path": each.path, "why": why} for each, why in outcome.waiting],
+        "open": [{"path": each.path, "bytes": each.bytes} for each in outcome.open],
         "rows": outcome.rows,
     }
 

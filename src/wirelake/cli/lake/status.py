@@ -107,6 +107,9 @@ def _print(current: Status, *, backlog: bool) -> None:
 def _print_backlog(current: Status) -> None:
     from wirelake.tables.report.sheets import bytes_text
 
+    if current.open_files:
+        count, size = counted(current.open_files, "recording"), bytes_text(current.open_bytes)
+        click.echo(f"\n{count} still open, {size}; `lake run --include-open` reads them")
     if not current.waiting:
         click.echo("\nno captures waiting")
         return

@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 
 from ..main import COMMANDS
-from ..options import CONTEXT, FORMATS, Reading, reading_options
+from ..options import CONTEXT, FORMATS, Reading, open_option, reading_options
 
 __all__ = ["TABLES", "command"]
 
@@ -57,6 +57,7 @@ JSON.
     "--columns", metavar="A,B,C", help="Comma-separated columns; a.b is a field of a struct."
 )
 @click.option("--protocol", metavar="NAME", help="Only this protocol.")
+@open_option
 @reading_options
 @click.option(
     "--to",
@@ -80,6 +81,7 @@ def command(
     condition: str | None,
     columns: str | None,
     protocol: str | None,
+    include_open: bool,
     chosen: str | None,
     output: str | None,
     jobs: int | None,
@@ -99,6 +101,7 @@ def command(
             condition=condition,
             columns=columns,
             protocol=protocol,
+            include_open=include_open,
             format="json" if as_json else chosen,
             output=None if output == "-" else output,
             jobs=jobs,

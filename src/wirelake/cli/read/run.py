@@ -47,6 +47,7 @@ class Request:
     condition: str | None
     columns: str | None
     protocol: str | None
+    include_open: bool
     format: str | None
     output: str | None
     jobs: int | None
@@ -91,7 +92,7 @@ def run(request: Request) -> int:
         return BAD_USAGE
     except ValueError as error:
         raise click.UsageError(f"--columns: {error}") from error
-    files = captures(request.files)
+    files = captures(request.files, include_open=request.include_open)
     _check_output(request.output, files)
     faults = FaultCounter()
     try:

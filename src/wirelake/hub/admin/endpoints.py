@@ -69,8 +69,9 @@ ENDPOINTS: Final = (
     ),
     Endpoint(
         "GET", "/readyz", "Readiness of the hub.",
-        "An error until all listeners are open, and while the hub shuts down.",
-        schemas.Health, refusals=("closing",), role=Role.METRICS,
+        "An error until all listeners are open, while the hub shuts down, and while the store "
+        "cannot be read or written.",
+        schemas.Health, refusals=("closing", "storage_failed"), role=Role.METRICS,
     ),
     Endpoint(
         "GET", "/varz", "All counters, and the addresses of the listeners.", "",

@@ -7,7 +7,6 @@ fixed lists (protocols, reasons, limits), so the number of series is bounded.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +22,10 @@ from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
+from ..errors import HubError
 from ..observe.counters import LatencyHistogram, bounds
 from .http import hub_of
-from .pages import byte_totals, recording_of
+from .pages import Traffic, recording_of, traffic_of
 from .top import call_latencies
 
 if TYPE_CHECKING:
@@ -43,15 +43,17 @@ _BOUNDS: Final = tuple(range(12, 37, 2))
 async def metrics_page(request: Request) -> Response:
     """Answer with all series in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(HubCollector(hub_of(request)))
+    hub = hub_of(request)
+    registry.register(HubCollector(hub, await traffic_of(hub)))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
 class HubCollector(Collector):
     """Reads the counters of a hub on each scrape."""
 
-    def __init__(self, hub: Hub):
+    def __init__(self, hub: Hub, traffic: Traffic):
         self._hub = hub
+        self._traffic = traffic
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric family."""
@@ -60,9 +62,8 @@ class HubCollector(Collector):
         yield from self._state()
 
     def _connections(self) -> Iterable[Metric]:
-        hub, counters = self._hub, self._hub.counters
-        now_open = Counter(each.protocol for each in hub.connections.values())
-        yield _gauges("connections", "Open connections.", "protocol", now_open)
+        counters, traffic = self._hub.counters, self._traffic
+        yield _gauges("connections", "Open connections.", "protocol", traffic.connections)
         yield _counts(
             "connections_accepted", "Connections accepted.", "protocol", counters.accepted
         )
@@ -85,9 +86,9 @@ class HubCollector(Collector):
         yield _pairs("protocol_failures", "Protocol errors of peers.", "code", counters.failures)
         yield _counts("auth_failures", "Failed sign-ons.", "protocol", counters.auth_failures)
         held = "Bytes in memory for peers: incomplete, in running calls, or unread."
-        yield _gauge("buffered_bytes", held, hub.context.budget.total)
-        yield _counts("bytes_in", "Bytes received.", "protocol", byte_totals(hub, "in"))
-        yield _counts("bytes_out", "Bytes sent.", "protocol", byte_totals(hub, "out"))
+        yield _gauge("buffered_bytes", held, self._hub.context.budget.total)
+        yield _counts("bytes_in", "Bytes received.", "protocol", traffic.bytes_in)
+        yield _counts("bytes_out", "Bytes sent.", "protocol", traffic.bytes_out)
 
     def _messages(self) -> Iterable[Metric]:
         counters = self._hub.counters
@@ -129,12 +130,29 @@ class HubCollector(Collector):
         uptime = (time.time_ns() - hub.started_ns) / 1e9
         yield _gauge("uptime_seconds", "Seconds since the start.", uptime)
         yield _gauge("draining", "1 while the hub shuts down.", int(hub.draining))
+        yield from self._store()
         recording = recording_of(hub)
         if recording is not None:
             failed = int(bool(recording.failure))
             yield _gauge("recording_failed", "1 while the recording cannot be written.", failed)
             lost = "Frames not recorded, up to the last time recording resumed."
             yield _count("recording_lost", lost, recording.lost.frames)
+
+    def _store(self) -> Iterable[Metric]:
+        store = self._hub.store
+        failures = {"read": 0, "write": 0, **store.failures.counts}
+        yield _counts(
+            "store_failures", "Failed reads and writes of the store.", "operation", failures
+        )
+        topics = len(self._hub.topics.registry.topics)
+        yield _gauge("topics", "Topics with subscribers.", topics)
+        try:
+            size = store.size()
+        except HubError:  # the database cannot be read: `store_failures` counts it
+            return
+        yield _gauge("store_bytes", "Size of the database file.", size.database)
+        yield _gauge("store_free_bytes", "Part of the file that is free for reuse.", size.free)
+        yield _gauge("store_wal_bytes", "Size of the write-ahead log.", size.wal)
 
 
 def _cumulative(histograms: Sequence[LatencyHistogram]) -> list[tuple[str, float]]:

@@ -88,8 +88,6 @@ def _content(body: PublishRequest) -> bytes:
 
 
 async def _published(hub: Hub, publication: Publication) -> Published:
-    if hub.draining:
-        raise HubError("closing")
     answer: asyncio.Future[Published] = hub.loop.create_future()
 
     def done(result: Result | HubError) -> None:

@@ -1,10 +1,16 @@
-"""Health, counters, connections, topics and clients."""
+"""Health, counters, connections, topics and clients.
+
+There may be a million clients: what is counted over all of them is counted in slices (`in_slices`),
+with turns of the event loop in between, and only the rows of the page are formatted.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,29 +19,39 @@ from wirelake import __version__
 
 from ..errors import HubError
 from ..observe.recording import Recording
+from ..pubsub.topics import client_state, topic_state
 from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
     from ..hub import Hub
     from ..net.table import TrackedConnection
+    from ..pubsub.subscriptions import Client
 
 __all__ = [
-    "byte_totals",
+    "Traffic",
     "clientz",
     "connz",
     "healthz",
+    "in_slices",
     "nested",
     "readyz",
     "recording_of",
     "recording_state",
     "topicz",
+    "traffic_of",
     "varz",
 ]
+
+Item = TypeVar("Item")
 
 _PAGE: Final = 1_000
 """Maximum rows per page."""
 _DEFAULT: Final = 100
 _OFFSET: Final = 10_000_000
+_SLICE: Final = 5_000
+"""Items looked at in one turn of the loop: about a millisecond."""
+_FORMATTED: Final = 100
+"""Rows formatted in one turn: a client may have 127 topics."""
 
 
 async def healthz(_: Request) -> Response:
@@ -44,13 +60,17 @@ async def healthz(_: Request) -> Response:
 
 
 async def readyz(request: Request) -> Response:
-    """Answer whether connections are accepted; 503 until all listeners are open and in a drain."""
+    """Answer whether connections can be served; 503 until all listeners are open, in a drain, and
+    while the store cannot be read or written."""
     hub = hub_of(request)
     not_open = [name for name, listener in hub.listeners.items() if not listener.addresses]
     if hub.draining:
         raise HubError("closing")
     if not_open:
         raise HubError("closing", f"not listening yet: {', '.join(not_open)}")
+    problem = hub.store.problem()
+    if problem:
+        raise HubError("storage_failed", problem)
     return JsonResponse({"status": "ok"})
 
 
@@ -58,6 +78,7 @@ async def varz(request: Request) -> Response:
     """Answer with all counters."""
     hub = hub_of(request)
     counters = hub.counters
+    traffic = await traffic_of(hub)
     return JsonResponse(
         {
             "version": __version__,
@@ -68,7 +89,7 @@ async def varz(request: Request) -> Response:
                 name: [f"{host}:{port}" for host, port in listener.addresses]
                 for name, listener in hub.listeners.items()
             },
-            "connections": Counter(each.protocol for each in hub.connections.values()),
+            "connections": traffic.connections,
             "accepted": counters.accepted,
             "refused": counters.refused,
             "accept_errors": nested(counters.accept_errors),
@@ -80,8 +101,8 @@ async def varz(request: Request) -> Response:
             "drops": nested(counters.drops),
             "calls": nested(counters.calls),
             "calls_running": hub.services.running,
-            "bytes_in": byte_totals(hub, "in"),
-            "bytes_out": byte_totals(hub, "out"),
+            "bytes_in": traffic.bytes_in,
+            "bytes_out": traffic.bytes_out,
             "published": counters.published,
             "refused_publishes": counters.refused_publishes,
             "stored": counters.stored,
@@ -89,6 +110,7 @@ async def varz(request: Request) -> Response:
             "skipped": counters.skipped,
             "acked": counters.acked,
             "dead": counters.dead,
+            "store_failures": hub.store.failures.counts,
             "recording": recording_state(hub),
         }
     )
@@ -106,7 +128,9 @@ async def connz(request: Request) -> Response:
     def matches(of_protocol: str, of_client: str) -> bool:
         return protocol in (None, of_protocol) and client in (None, of_client)
 
-    found = [each for each in hub.connections.values() if matches(each.protocol, _client_of(each))]
+    found: list[TrackedConnection] = []
+    async for some in in_slices(list(hub.connections.values())):
+        found.extend(each for each in some if matches(each.protocol, _client_of(each)))
     newest_first = reversed(hub.table.closed_connections)
     closed = [each for each in newest_first if matches(each.protocol, each.client)]
     return JsonResponse(
@@ -121,13 +145,19 @@ async def connz(request: Request) -> Response:
 async def topicz(request: Request) -> Response:
     """Answer with the topics."""
     known_queries(request, "limit", "offset")
-    return _paged(request, "topics", hub_of(request).topics.topic_rows())
+    return await _page(request, "topics", hub_of(request).topics.topic_list(), topic_state)
 
 
 async def clientz(request: Request) -> Response:
     """Answer with the clients."""
     known_queries(request, "limit", "offset")
-    return _paged(request, "clients", hub_of(request).topics.client_rows())
+    hub = hub_of(request)
+    clients = hub.topics.client_list()
+    anonymous: list[Client] = []
+    async for some in in_slices(list(hub.connections.values())):
+        found = (each.client for each in some)
+        anonymous.extend(each for each in found if each is not None and not each.durable)
+    return await _page(request, "clients", clients + anonymous, client_state)
 
 
 def recording_of(hub: Hub) -> Recording | None:
@@ -135,21 +165,46 @@ def recording_of(hub: Hub) -> Recording | None:
     return hub.tap.find(Recording)
 
 
-def byte_totals(hub: Hub, direction: Literal["in", "out"]) -> Counter[str]:
-    """Return bytes by protocol, of closed and open connections."""
+class Traffic(NamedTuple):
+    """Open connections, and bytes of closed and open ones, by protocol."""
+
+    connections: Counter[str]
+    bytes_in: Counter[str]
+    bytes_out: Counter[str]
+
+
+async def traffic_of(hub: Hub) -> Traffic:
+    """Count connections and bytes by protocol."""
     # Connections count their own bytes, and the counters get them at the close: one dict update per
-    # connection instead of one per read and write.
-    received = direction == "in"
-    total = Counter(hub.counters.bytes_in if received else hub.counters.bytes_out)
-    for each in hub.connections.values():
-        total[each.protocol] += each.in_bytes if received else each.out_bytes
-    return total
+    # connection instead of one per read and write. The counters are copied together with the list:
+    # a connection that is closed meanwhile is counted once.
+    counters = hub.counters
+    found = Traffic(Counter(), Counter(counters.bytes_in), Counter(counters.bytes_out))
+    async for some in in_slices(list(hub.connections.values())):
+        for each in some:
+            found.connections[each.protocol] += 1
+            found.bytes_in[each.protocol] += each.in_bytes
+            found.bytes_out[each.protocol] += each.out_bytes
+    return found
 
 
-def _paged(request: Request, name: str, rows: list[Any]) -> Response:
+async def in_slices(items: Sequence[Item], size: int = _SLICE) -> AsyncIterator[Sequence[Item]]:
+    """Yield slices of a list; other connections are served in between."""
+    for start in range(0, len(items), size):
+        if start:
+            await asyncio.sleep(0)
+        yield items[start : start + size]
+
+
+async def _page(
+    request: Request, name: str, items: Sequence[Item], shown: Callable[[Item], Any]
+) -> Response:
     limit = number(request, "limit", _DEFAULT, _PAGE)
     offset = number(request, "offset", 0, _OFFSET)
-    return JsonResponse({"count": len(rows), name: rows[offset : offset + limit]})
+    rows: list[Any] = []
+    async for some in in_slices(items[offset : offset + limit], _FORMATTED):
+        rows.extend(map(shown, some))
+    return JsonResponse({"count": len(items), name: rows})
 
 
 def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:

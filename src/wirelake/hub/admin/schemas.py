@@ -102,6 +102,8 @@ class Varz(msgspec.Struct, kw_only=True):
     """Notifications acknowledged."""
     dead: dict[str, int]
     """Dead letters, by reason."""
+    store_failures: dict[str, int]
+    """Failed operations of the store, by `read` and `write`."""
     recording: str
     """`off`, `on`, or `failed:` and the reason."""
 

@@ -6,7 +6,6 @@ Counters start with the hub. Rates are the differences of two answers divided by
 
 from __future__ import annotations
 
-import asyncio
 import heapq
 import time
 from collections import Counter
@@ -22,7 +21,7 @@ from wirelake.protocols.hub_calls import HUB_SERVICE
 from ..net.table import ClosedConnection
 from ..observe.counters import LatencyHistogram
 from .http import JsonResponse, hub_of, known_queries, number
-from .pages import byte_totals, nested, recording_state
+from .pages import Traffic, in_slices, nested, recording_state, traffic_of
 
 if TYPE_CHECKING:
     from ..hub import Hub
@@ -32,8 +31,6 @@ __all__ = ["Top", "TopTarget", "TopTopic", "call_latencies", "top"]
 
 _DEFAULT: Final = 50
 _MOST: Final = 1_000
-_SLICE: Final = 5_000
-"""Topics compared in one turn of the loop: a million at once would delay everything else."""
 
 
 class TopTarget(msgspec.Struct, kw_only=True):
@@ -136,8 +133,8 @@ async def top(request: Request) -> Response:
     known_queries(request, "limit")
     limit = number(request, "limit", _DEFAULT, _MOST)
     hub = hub_of(request)
-    topics = await _busiest(list(hub.topics.registry.topics.values()), limit)
-    return JsonResponse(_top(hub, topics))
+    topics = await _busiest(hub.topics.topic_list(), limit)
+    return JsonResponse(_top(hub, topics, await traffic_of(hub)))
 
 
 def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
@@ -147,7 +144,7 @@ def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
     return {name: times for name, times in found.items() if times.total_ns}
 
 
-def _top(hub: Hub, topics: list[Topic]) -> Top:
+def _top(hub: Hub, topics: list[Topic], traffic: Traffic) -> Top:
     counters = hub.counters
     return Top(
         version=__version__,
@@ -157,12 +154,12 @@ def _top(hub: Hub, topics: list[Topic]) -> Top:
         cpu_ns=time.process_time_ns(),
         draining=hub.draining,
         recording=recording_state(hub),
-        connections=Counter(each.protocol for each in hub.connections.values()),
+        connections=traffic.connections,
         accepted=counters.accepted,
         closed=_by_protocol(counters.close_reasons),
         refused=counters.refused,
-        bytes_in=byte_totals(hub, "in"),
-        bytes_out=byte_totals(hub, "out"),
+        bytes_in=traffic.bytes_in,
+        bytes_out=traffic.bytes_out,
         calls=nested(counters.calls),
         calls_running=hub.services.running,
         published=counters.published,
@@ -184,9 +181,8 @@ def _top(hub: Hub, topics: list[Topic]) -> Top:
 async def _busiest(topics: list[Topic], limit: int) -> list[Topic]:
     # The largest of each slice compete with the largest so far; other connections run in between.
     found: list[Topic] = []
-    for start in range(0, len(topics), _SLICE):
-        found = heapq.nlargest(limit, found + topics[start : start + _SLICE], key=_traffic)
-        await asyncio.sleep(0)
+    async for some in in_slices(topics):
+        found = heapq.nlargest(limit, [*found, *some], key=_traffic)
     return found
 
 

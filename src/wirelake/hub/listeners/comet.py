@@ -316,7 +316,12 @@ class CometConnection(Connection):
         self.hub.topics.unsubscribe(self, command.topics, self._done)
 
     def _get_message_list(self, command: GetMessageList) -> None:  # noqa: ARG002
-        self._list(self.hub.topics.waiting(self))
+        try:
+            waiting = self.hub.topics.waiting(self)
+        except HubError as error:
+            self._answer(_error(error))
+        else:
+            self._list(waiting)
 
     def _list(self, waiting: Sequence[Notification]) -> None:
         """Answer with the oldest that fit one frame (rule 7); none is removed (rule 19)."""
@@ -353,8 +358,11 @@ class CometConnection(Connection):
         now = self.hub.loop.time()
         if self.client is None or now < self._resend_from or self.paused_since:
             return
+        try:
+            waiting = self.hub.topics.waiting(self)
+        except HubError:  # a heartbeat has no answer for it: the next one tries again
+            return
         self._resend_from = now + RESEND_S
-        waiting = self.hub.topics.waiting(self)
         if not self.open or not self.may_receive:
             return
         before_ms = time.time() * 1000 - RESEND_S * 1000

@@ -252,7 +252,7 @@ class ConnectionTable:
         self.end_half_open(connection)
         self._topics.detach(connection)
         # Bytes are added up at the close, not with every read and write
-        # (`admin.pages.byte_totals`).
+        # (`admin.pages.traffic_of`).
         counters, protocol, reason = self._counters, connection.protocol, connection.close_reason
         counters.close_reasons[protocol, reason] += 1
         counters.bytes_in[protocol] += connection.in_bytes

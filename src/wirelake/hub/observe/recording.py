@@ -7,7 +7,8 @@
 `docs/concepts/matching.md` defines how readers use them. When a recording cannot be written, the
 hub continues without it, reports that in its log and in `/varz`, and retries with a new file,
 after one second at first and after one minute at most. Frames in between are not recorded; their
-number is in a fact `lost` of the new file and in the metrics.
+number is in a fact `lost` of the new file and in the metrics. A recording that a killed hub has
+left open is sealed at the next start.
 
 The functions at the end say how a connection appears in recordings; the live decoder uses them too,
 so that live tables and the tables of the recording are the same.
@@ -17,9 +18,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from wirelake.capture.format.writer import is_being_written, open_files
 from wirelake.capture.record.recorder import Recorder
+from wirelake.capture.tools.repair import seal_abandoned
 from wirelake.protocols import registry
 from wirelake.protocols.sansio import Side
 from wirelake.records.tunnels import tunnel_connection
@@ -54,6 +58,7 @@ class Recording:
     """An observer that writes capture files."""
 
     def __init__(self, settings: RecordSettings):
+        _seal_left_open(Path(settings.folder), settings.source)
         self._recorder: Recorder | None = Recorder(
             settings.folder,
             source=settings.source,
@@ -189,6 +194,27 @@ class Recording:
     def _pause(self, ts_ns: int, pause_ns: int) -> None:
         self._paused_ns = ts_ns
         self._pause_ns = min(max(pause_ns, _MIN_PAUSE_NS), _MAX_PAUSE_NS)
+
+
+def _seal_left_open(folder: Path, source: str) -> None:
+    """Seal the recordings of this source that a killed hub has left; a failure is logged."""
+    for path in open_files(folder, source):
+        try:
+            if is_being_written(path):
+                continue
+            sealed = seal_abandoned(path)
+        except (OSError, ValueError) as error:
+            _log.warning(
+                "%s: cannot be sealed: %s; `wirelake capture repair` may help", path, error
+            )
+            continue
+        if sealed is not None:
+            _log.warning(
+                "sealed %s, which a hub that was killed had left open: %d packets, %d bytes lost",
+                sealed.path,
+                sealed.packets,
+                sealed.lost_bytes,
+            )
 
 
 def _reason(error: OSError) -> str:

@@ -6,8 +6,9 @@ Read in this order:
     subscriptions   topics, clients, subscriptions and inboxes in memory; `Receiver`, a connection
     publishing      from a request to the publish queue, which keeps the order of numbers
     delivery        stored notifications to clients, acknowledgements; fan-out of transient ones
+    quota           no backlog is longer than its limit
     subscribing     changes of subscriptions
-    sweep           expiry, quotas, deletion
+    sweep           expiry and deletion
     topics          builds and connects all of these
 
 It may import `hub.store`, `hub.observe`, `hub.config` and `hub.errors`. Connections are known by

@@ -81,6 +81,10 @@ class Delivery:
         self._now_ms = now_ms
         self._server = server
         self._out: dict[Receiver, list[Notification]] = {}
+        self.changed_clients: dict[Client, None] = {}
+        """Clients that have acknowledged something, or otherwise need less of the log."""
+        self.changed_topics: dict[Topic, None] = {}
+        """Topics whose log may have something to delete."""
         self._cursors = CursorWriter(store, loop, self._prepare_save)
         self.reached = 0
         """Every notification up to this number was pushed to live clients, or never will be. The
@@ -119,7 +123,7 @@ class Delivery:
             return
         self._stop_pushing(client)
         client.receiver = None
-        self._cursors.save_later(client)
+        self._changed(client)
 
     def regroup(self, connection: Receiver) -> None:
         """Regroup a connection whose form, or permission to receive, has changed."""
@@ -187,6 +191,7 @@ class Delivery:
 
     def push_to_topic(self, topic: Topic, notification: Notification) -> None:
         """Push a stored notification to all live subscribers."""
+        self.changed_topics[topic] = None
         self._fanout.flush()  # older transient ones first
         if not topic.by_form and not topic.unshared:
             return
@@ -222,7 +227,7 @@ class Delivery:
         else:
             # Written counts as acknowledged, so the cursor moves. With acknowledgements it is saved
             # with the ack: a crash before that has to repeat the delivery anyway.
-            self._cursors.save_later(client)
+            self._changed(client)
         inbox.mark_sent(number)
         # Collected until `flush`: a commit releases up to thousands of publications at once, and a
         # subscriber of many gets them in one write.
@@ -292,8 +297,13 @@ class Delivery:
         self.push(client)
 
     def _push_page(self, client: Client, connection: Receiver, numbers: list[int]) -> bool:
-        page = self._read(client, numbers)
-        if page is None:  # the store cannot be read: the sweep tries again
+        try:
+            page = self._read(client, numbers)
+        except HubError as error:
+            # Silence would look like an empty backlog. The client connects again, and gets the
+            # same until the store can be read. Later: this may be called while an event of the
+            # connection is handled.
+            self._loop.call_soon(connection.end, error.code)
             return False
         client.position = numbers[-1]
         inbox = client.inbox
@@ -313,16 +323,19 @@ class Delivery:
                 client.unacked += 1
             else:
                 inbox.holes.pop(entry.number, None)
-        self._cursors.save_later(client)
+        self._changed(client)
         if page:
             self._fanout.flush()
             self._write(connection, [notification_of(each, self._server) for each in page], {})
         return True
 
     def waiting(self, client: Client) -> list[Notification]:
-        """Return the oldest unacknowledged notifications that fit one list; they count as sent."""
+        """Return the oldest unacknowledged notifications that fit one list; they count as sent.
+
+        Raises HubError when the store cannot be read: an empty list would mean that there are none.
+        """
         numbers = client.next_numbers(0, LIST_COUNT, holes=True)
-        page = self._read(client, numbers) or []
+        page = self._read(client, numbers)
         taken: list[Notification] = []
         size = 0
         for entry in page:
@@ -339,12 +352,9 @@ class Delivery:
         entries = self._store.entries(client.next_numbers(0, limit, holes=True))
         return [notification_of(each, self._server) for each in entries]
 
-    def _read(self, client: Client, numbers: list[int]) -> list[Entry] | None:
+    def _read(self, client: Client, numbers: list[int]) -> list[Entry]:
         """Read entries of the log. Expired ones become dead letters, deleted ones are skipped."""
-        try:
-            entries = self._store.entries(numbers)
-        except HubError:
-            return None
+        entries = self._store.entries(numbers)
         now_ms = self._now_ms()
         page = [entry for entry in entries if entry.expires_ms > now_ms]
         if len(page) < len(numbers):
@@ -377,7 +387,7 @@ class Delivery:
                 client.unacked -= 1
         if count:
             self._counters.acked += count
-            self._cursors.save_later(client)
+            self._changed(client)
             self._push_later(client)
         return count
 
@@ -388,7 +398,7 @@ class Delivery:
             if client.receiver is not None and pushed_on == client.receiver.id:
                 client.unacked -= 1
         if numbers:
-            self._cursors.save_later(client)
+            self._changed(client)
             self._push_later(client)
 
     def dead_letter(self, client: Client, numbers: Sequence[int], reason: str) -> None:
@@ -414,12 +424,18 @@ class Delivery:
         dead = [(client.number, number, reason, now_ms) for number in numbers]
         self._store.add_dead_letters(dead, (), done)
 
+    def _changed(self, client: Client) -> None:
+        """Save the inbox within `SAVE_S`; the sweep deletes what the client no longer needs."""
+        self.changed_clients[client] = None
+        self._cursors.save_later(client)
+
     def save(self) -> None:
         """Save all changed inboxes now."""
         self._cursors.save()
 
     def forget(self, client: Client) -> None:
         """Do not save the inbox of a removed client."""
+        self.changed_clients.pop(client, None)
         self._cursors.forget(client)
 
 

@@ -36,6 +36,7 @@ from .notifications import (
     id_of,
     number_of,
 )
+from .quota import Quota
 from .subscriptions import Client, Receiver, Registry, Topic
 
 __all__ = [
@@ -95,6 +96,7 @@ class Publisher:
         self._ids = Ids(server)
         self.numbers = Numbers()
         self.closed = False
+        """Whether the hub shuts down: nothing more is published or subscribed, by any protocol."""
         self.has_keys = True
         """Whether there may be expired keys to delete."""
 
@@ -374,8 +376,18 @@ class PublishQueue:
     overtake a stored one with a lower number, so while the queue is not empty it waits behind it.
     """
 
-    def __init__(self, delivery: Delivery, fanout: Fanout, counters: Counters, tap: Tap):
+    def __init__(
+        self,
+        registry: Registry,
+        delivery: Delivery,
+        quota: Quota,
+        fanout: Fanout,
+        counters: Counters,
+        tap: Tap,
+    ):
+        self._registry = registry
         self._delivery = delivery
+        self._quota = quota
         self._fanout = fanout
         self._counters = counters
         self._tap = tap
@@ -455,15 +467,15 @@ class PublishQueue:
                 self._push_transient(client, notification)
             return
         self.finish(queued)  # a publisher that subscribes gets its confirmation first
-        if queued.error is None:
+        if queued.error is None and self._registry.add_stored(topic, client, notification.number):
+            # The quota last: what was just pushed and needs no acknowledgement does not count.
             if client is not None:
-                client.add_private(notification.number)
                 self._delivery.push_to_client(client, notification)
+                self._quota.appended_private(client)
             elif topic is not None:
-                topic.stored = True
-                topic.numbers.append(notification.number)
                 topic.published += 1
                 self._delivery.push_to_topic(topic, notification)
+                self._quota.appended(topic)
         self._delivery.reached = max(self._delivery.reached, notification.number)
 
     def _push_transient(self, client: Client, notification: Notification) -> None:

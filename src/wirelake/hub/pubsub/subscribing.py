@@ -17,6 +17,7 @@ from ..store import Store, SubscriptionRow
 from .delivery import Delivery, Fanout
 from .notifications import check_topics
 from .publishing import Publisher
+from .quota import Quota
 from .subscriptions import Client, Receiver, Registry, Subscription, Topic
 
 __all__ = ["Changed", "Subscriber"]
@@ -35,6 +36,7 @@ class Subscriber:
         store: Store,
         registry: Registry,
         delivery: Delivery,
+        quota: Quota,
         fanout: Fanout,
         publisher: Publisher,
         limits: ActiveLimits,
@@ -43,6 +45,7 @@ class Subscriber:
         self._limits = limits
         self._registry = registry
         self._delivery = delivery
+        self._quota = quota
         self._fanout = fanout
         self._publisher = publisher
 
@@ -213,6 +216,7 @@ class Subscriber:
     def _add(self, client: Client, topic: Topic, start: int, ack: bool) -> None:
         subscription = Subscription(topic, start, ack)
         topic.subscribers[client] = client.subscriptions[topic.name] = subscription
+        self._quota.subscribed(client, subscription)
         if client.receiver is None:
             return
         if client.live:
@@ -232,4 +236,5 @@ class Subscriber:
             topic.remove_live(client.receiver)
         # Holes of this topic would be pushed again, and would keep its log from being deleted.
         self._delivery.drop(client, [each for each in client.inbox.holes if topic.has(each)])
-        self._registry.maybe_unused[topic] = None
+        self._delivery.changed_topics[topic] = None
+        self._registry.drop_unused(topic)

@@ -14,6 +14,7 @@ log instead, and *holes* below it for what it has not acknowledged (`docs/concep
 
 from __future__ import annotations
 
+import logging
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
@@ -22,6 +23,7 @@ from typing import ClassVar, Final, Protocol
 
 import msgspec
 
+from ..errors import HubError
 from ..rights import Rights
 from ..store import ClientRow, Store, SubscriptionRow
 from .notifications import Form, Notification
@@ -36,6 +38,7 @@ __all__ = [
     "Topic",
 ]
 
+_log = logging.getLogger(__name__)
 MAX_SPANS: Final = 64
 """Spans kept per client: one is added when a comet client with a backlog signs on, and ends when
 the backlog is fetched. Beyond that the oldest is forgotten and counts as not sent: what was
@@ -79,6 +82,9 @@ class Receiver(Protocol):
     def deliver(self, notifications: Sequence[Notification]) -> None:
         """Push notifications in this connection's own encoding."""
 
+    def end(self, reason: str) -> None:
+        """Close the connection as its protocol does."""
+
     def drop(self, reason: str) -> None:
         """Close the connection at once."""
 
@@ -87,14 +93,18 @@ class Topic:
     """A topic with subscribers, or with a log that is not empty."""
 
     __slots__ = (
+        "appended",
         "by_form",
         "delivered",
+        "dropped",
+        "due",
         "held",
         "name",
         "number",
         "numbers",
         "online",
         "published",
+        "sparse_size",
         "stored",
         "subscribers",
         "unshared",
@@ -105,6 +115,15 @@ class Topic:
         self.name = name
         self.stored = stored
         """Whether the store has the number."""
+        self.dropped = False
+        """Whether it was removed: its last subscriber has left."""
+        self.appended = 0
+        """Notifications added to its log, since the start."""
+        self.due: list[tuple[int, int, Client]] | None = None
+        """A heap of subscribers, by the value of `appended` at which their backlog is counted
+        again (`quota.py`); None until something is added to the log."""
+        self.sparse_size = 0
+        """Length of the log at which acknowledged notifications in its middle are deleted."""
         self.published = 0
         """Notifications published with an audience, since the start."""
         self.delivered = 0
@@ -168,10 +187,12 @@ class Topic:
 class Subscription:
     """A client's subscription to a topic."""
 
-    __slots__ = ("ack", "start", "topic")
+    __slots__ = ("ack", "check_at", "start", "topic")
 
     def __init__(self, topic: Topic, start: int, ack: bool):
         self.topic = topic
+        self.check_at = 0
+        """The value of `topic.appended` at which the client's backlog is counted (`quota.py`)."""
         self.start = start
         """Notifications up to this number are not part of it."""
         self.ack = ack
@@ -183,6 +204,7 @@ class Client:
     """A subscriber, reached through one connection at a time."""
 
     __slots__ = (
+        "allowance",
         "changes",
         "checked_ms",
         "durable",
@@ -212,6 +234,8 @@ class Client:
         self.subscriptions: dict[str, Subscription] = {}
         self.private: array[int] | None = None
         """Numbers of notifications in the log for this client alone, ascending."""
+        self.allowance = 0
+        """Private notifications that may be stored before its backlog is counted (`quota.py`)."""
         self.receiver: Receiver | None = None
         """The connection that gets its notifications."""
         self.live = False
@@ -434,8 +458,6 @@ class Registry:
         self.topics_by_number: dict[int, Topic] = {}
         self.clients: dict[str, Client] = {}
         self.clients_by_number: dict[int, Client] = {}
-        self.maybe_unused: dict[Topic, None] = {}
-        """Topics that may have no subscriber any more."""
         self.deletable: list[int] = []
         """Rows of the log that no client needs."""
 
@@ -453,6 +475,8 @@ class Registry:
         for row in rows:
             self._load_subscription(row)
         self._load_index()
+        for topic in tuple(self.topics.values()):
+            self.drop_unused(topic)
 
     def _load_subscription(self, row: SubscriptionRow) -> None:
         topic = self.topics_by_number.get(row.topic)
@@ -497,7 +521,12 @@ class Registry:
         if row.number in self.clients_by_number:
             return self.clients_by_number[row.number]
         saved = self._store.inbox(row.number)
-        inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
+        try:
+            inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
+        except msgspec.MsgspecError as error:
+            # Not an empty inbox: what the client has acknowledged would be unknown.
+            _log.error("the saved inbox of client %r is damaged: %s", row.id, error)
+            raise HubError("storage_failed", "cannot read the store") from error
         client = Client(row.id, row.number, inbox)
         self.clients[row.id] = self.clients_by_number[row.number] = client
         return client
@@ -506,7 +535,7 @@ class Registry:
         """Remove a client with its subscriptions and its private notifications."""
         for each in client.subscriptions.values():
             each.topic.subscribers.pop(client, None)
-            self.maybe_unused[each.topic] = None
+            self.drop_unused(each.topic)
         client.subscriptions.clear()
         if client.durable:
             self.clients.pop(client.id, None)
@@ -528,12 +557,38 @@ class Registry:
 
     def _index_topic(self, topic: Topic) -> None:
         self.topics[topic.name] = self.topics_by_number[topic.number] = topic
-        self.maybe_unused[topic] = None
 
-    def drop_topic(self, topic: Topic) -> None:
-        """Remove a topic without subscribers and with an empty log."""
+    def drop_unused(self, topic: Topic) -> None:
+        """Remove a topic that has no subscriber any more; the sweep deletes its log."""
+        # At once: a client that subscribes and unsubscribes would otherwise make topics faster than
+        # a sweep removes them.
+        if topic.subscribers or topic.dropped:
+            return
+        topic.dropped = True
         del self.topics[topic.name]
         del self.topics_by_number[topic.number]
+        self.deletable.extend(topic.numbers)
+        topic.numbers = array("q")
+        if topic.stored:
+            self._store.remove_topic(topic.number)
+
+    def add_stored(self, topic: Topic | None, client: Client | None, number: int) -> bool:
+        """Add a stored notification to the log of its topic or client.
+
+        Returns False when that was removed while the notification was written: nobody needs it.
+        """
+        if client is not None:
+            if self.clients_by_number.get(client.number) is client:
+                client.add_private(number)
+                return True
+        elif topic is not None:
+            if not topic.dropped:
+                topic.stored = True
+                topic.numbers.append(number)
+                return True
+            self._store.remove_topic(topic.number)
+        self.deletable.append(number)
+        return False
 
     def new_topics(self, names: Sequence[str]) -> int:
         """Return how many of these topics do not exist."""

@@ -22,11 +22,12 @@ from ..store import ClientRow, DeadRow, Store
 from .delivery import Delivery, Fanout
 from .notifications import EPOCH_S, Notification, Numbers, Published, id_of, number_of
 from .publishing import Publisher, PublishQueue
+from .quota import Quota
 from .subscribing import Subscriber
-from .subscriptions import Client, Inbox, Receiver, Registry
+from .subscriptions import Client, Inbox, Receiver, Registry, Topic
 from .sweep import Sweep
 
-__all__ = ["ClientState", "DeadLetter", "TopicState", "Topics"]
+__all__ = ["ClientState", "DeadLetter", "TopicState", "Topics", "client_state", "topic_state"]
 
 _MAX_REDRIVEN: Final = 1_000
 """Dead letters redriven at a time."""
@@ -113,7 +114,8 @@ class Topics:
         fanout = Fanout(counters, at_turn_end)
         self.registry = Registry(store, self.forget)
         self.delivery = Delivery(store, loop, limits, counters, fanout, self.now_ms, server)
-        queue = PublishQueue(self.delivery, fanout, counters, tap)
+        self.quota = Quota(limits, self.registry, self.delivery)
+        queue = PublishQueue(self.registry, self.delivery, self.quota, fanout, counters, tap)
         self.publisher = Publisher(
             store,
             self.registry,
@@ -126,7 +128,7 @@ class Topics:
             server,
         )
         self.subscriber = Subscriber(
-            store, self.registry, self.delivery, fanout, self.publisher, limits
+            store, self.registry, self.delivery, self.quota, fanout, self.publisher, limits
         )
         self.sweep = Sweep(
             store,
@@ -136,6 +138,7 @@ class Topics:
             connections,
             self.registry,
             self.delivery,
+            self.quota,
             self.publisher,
             self.now_ms,
         )
@@ -162,7 +165,12 @@ class Topics:
         self.publisher.numbers = Numbers(last)
         self.delivery.reached = last
         self.registry.load()
+        self.quota.load()
         self.sweep.start()
+
+    def close(self) -> None:
+        """Refuse publishes and changes of subscriptions from now on, whatever their protocol."""
+        self.publisher.closed = True
 
     def _first_number(self) -> int:
         """Return a number that was never allocated. Transient publishes leave no trace in the
@@ -173,7 +181,7 @@ class Topics:
 
     def _stop(self) -> None:
         # Called before the last batch is written: what follows is in it.
-        self.publisher.closed = True
+        self.close()
         self.sweep.stop()
         self._store.save_last_number(self.publisher.numbers.last)
         self.delivery.save()
@@ -210,7 +218,10 @@ class Topics:
         return 0 if client is None else self.delivery.ack(client, ids)
 
     def waiting(self, connection: Receiver) -> list[Notification]:
-        """Return the oldest unacknowledged notifications, as many as one list may have."""
+        """Return the oldest unacknowledged notifications, as many as one list may have.
+
+        Raises HubError when the store cannot be read.
+        """
         client = connection.client
         return [] if client is None else self.delivery.waiting(client)
 
@@ -220,27 +231,14 @@ class Topics:
         """Return what a client has not acknowledged, oldest first; HubError `not_found`."""
         return self.delivery.peek(self._stored_client(client_id), limit)
 
-    def topic_rows(self) -> list[TopicState]:
-        """Return all topics."""
-        return [
-            TopicState(
-                name=each.name,
-                subscribers=len(each.subscribers),
-                online=each.online,
-                held=len(each.held),
-                stored=len(each.numbers),
-            )
-            for each in self.registry.topics.values()
-        ]
+    def topic_list(self) -> list[Topic]:
+        """Return all topics; `topic_state` has what to show of one."""
+        return list(self.registry.topics.values())
 
-    def client_rows(self) -> list[ClientState]:
-        """Return all clients with topics or connections since the start, and anonymous ones."""
-        # Anonymous clients are known only by their connection.
-        clients = dict.fromkeys(self.registry.clients.values())
-        for connection in self._connections.values():
-            if connection.client is not None:
-                clients[connection.client] = None
-        return [_state(each) for each in clients]
+    def client_list(self) -> list[Client]:
+        """Return all clients with topics, or with connections since the start, but the anonymous
+        ones, which only their connections know; `client_state` has what to show of one."""
+        return list(self.registry.clients.values())
 
     def dead(self, limit: int, client: str | None = None) -> list[DeadLetter]:
         """Return dead letters, newest first; HubError `not_found`."""
@@ -297,7 +295,19 @@ class Topics:
         return DeadLetter(row.client, row.reason, row.dead_ms, notification)
 
 
-def _state(client: Client) -> ClientState:
+def topic_state(topic: Topic) -> TopicState:
+    """Return the state of a topic."""
+    return TopicState(
+        name=topic.name,
+        subscribers=len(topic.subscribers),
+        online=topic.online,
+        held=len(topic.held),
+        stored=len(topic.numbers),
+    )
+
+
+def client_state(client: Client) -> ClientState:
+    """Return the state of a client."""
     connection = client.receiver
     return ClientState(
         id=client.id,

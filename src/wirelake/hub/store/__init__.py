@@ -5,7 +5,8 @@ Read in this order:
     interface    the rows, and `Store`: what the hub needs of a database
     writer       group commit: the writes of a batch in one transaction, in a thread
     sqlite       `Store` in one SQLite file: reads on the event loop, writes through `writer`
-    migrations   opening the file, its tables, upgrades of older files
+    failures     failed reads and writes: counted, logged at most once per minute
+    migrations   creating, opening and checking the file, its tables, upgrades of older files
     accounts     adding and removing clients and users, also while a hub runs
 
 Only this package imports database drivers. It may import `hub.config` and `hub.errors`, and no
@@ -36,6 +37,7 @@ from .interface import (
     InboxRow,
     KeyRow,
     LogRow,
+    Size,
     Store,
     SubscriptionRow,
     UserRow,
@@ -51,6 +53,7 @@ __all__ = [
     "InboxRow",
     "KeyRow",
     "LogRow",
+    "Size",
     "Store",
     "StoreError",
     "SubscriptionRow",
@@ -69,5 +72,6 @@ __all__ = [
 
 
 def open_store(settings: StoreSettings, data: Path, loop: asyncio.AbstractEventLoop) -> Store:
-    """Open the database; create it if it does not exist, upgrade it if it is older."""
-    return SqliteStore(database_path(settings.path, data), settings.synchronous, loop)
+    """Open the database; create it if it does not exist, upgrade it if it is older, check it."""
+    path = database_path(settings.path, data)
+    return SqliteStore(path, settings.synchronous, loop, settings.check_s)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import HubError
+from .failures import Failures
 
 __all__ = [
     "ClientRow",
@@ -15,6 +16,7 @@ __all__ = [
     "InboxRow",
     "KeyRow",
     "LogRow",
+    "Size",
     "Store",
     "SubscriptionRow",
     "UserRow",
@@ -117,6 +119,16 @@ class DeadRow(NamedTuple):
     content: bytes
 
 
+class Size(NamedTuple):
+    """How much space the store takes, in bytes."""
+
+    database: int
+    wal: int
+    """The write-ahead log: writes that are not in the database yet."""
+    free: int
+    """Part of the database that is free for reuse."""
+
+
 class Store(Protocol):
     """A database. All methods are called on the event loop; reads are bounded.
 
@@ -128,9 +140,14 @@ class Store(Protocol):
     """Called once per batch with the tokens given to `append`, in that order."""
     closing: Callable[[], None]
     """Called before the last batch is written."""
+    failures: Failures
+    """Failed reads and writes."""
 
     async def close(self) -> None:
         """Write what is pending and close."""
+
+    async def abandon(self) -> None:
+        """Close without saving anything: the hub could not be loaded."""
 
     # writes
 
@@ -144,7 +161,7 @@ class Store(Protocol):
         """Add a topic; adding it again has no effect."""
 
     def remove_topic(self, number: int) -> None:
-        """Remove a topic whose log is empty."""
+        """Remove a topic; its rows of the log are deleted separately."""
 
     def save_inbox(self, row: InboxRow) -> None:
         """Save the inbox of a client."""
@@ -161,7 +178,7 @@ class Store(Protocol):
     def save_last_number(self, number: int) -> None:
         """Save that numbers up to this one were allocated, stored or not."""
 
-    def delete(self, numbers: Sequence[int]) -> None:
+    def delete(self, numbers: Sequence[int], done: Done) -> None:
         """Delete rows of the log."""
 
     def add_dead_letters(
@@ -172,10 +189,22 @@ class Store(Protocol):
     def redrive(self, places: Sequence[int], rows: Sequence[tuple[LogRow, object]]) -> None:
         """Replace dead letters by rows of the log for their clients."""
 
-    def prune(self, now_ms: int, dead_before_ms: int, max_dead: int) -> None:
-        """Delete expired keys and the oldest dead letters."""
+    def prune(self, now_ms: int, dead_before_ms: int) -> None:
+        """Delete expired keys and old dead letters."""
 
-    # reads
+    def trim_dead_letters(self, max_dead: int) -> None:
+        """Delete the oldest dead letters beyond `max_dead`."""
+
+    def shrink(self, done: Callable[[bool], None]) -> None:
+        """Give free space back to the file system; `done` gets whether there may be more."""
+
+    # reads; HubError `storage_failed` when the database cannot be read
+
+    def problem(self) -> str:
+        """Return why the store cannot be used; empty if it can."""
+
+    def size(self) -> Size:
+        """Return how much space the store takes."""
 
     def client(self, id: str) -> ClientRow | None:  # noqa: A002
         """Return the client with this id."""

@@ -1,13 +1,23 @@
-"""The database file: how it is opened, its tables, and the upgrade of older files.
+"""The database file: how it is created, opened, checked and upgraded.
+
+A new file gets its name when its tables are on disk. So a file of zero bytes is never a database
+that a kill has interrupted: somebody truncated it, and it is refused instead of replaced.
 
 Migrations are numbered and never change once released; the number of the last one applied is the
 file's `user_version`. A file is upgraded when it is opened, with one transaction per step.
+
+Deleted rows leave free pages, which SQLite reuses before the file grows. `shrink` gives them back
+when there are many (`auto_vacuum = INCREMENTAL`).
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
+import tempfile
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
@@ -20,7 +30,11 @@ __all__ = [
     "connect",
     "database_path",
     "migrate",
+    "prepare",
+    "shrink",
 ]
+
+_log = logging.getLogger(__name__)
 
 _BUSY_S: Final = 30.0
 """How long a writer waits for another process, such as `wirelake client add`."""
@@ -32,6 +46,15 @@ _CHECKPOINT_PAGES: Final = 4_000
 restart."""
 _STATEMENTS: Final = 256
 """Prepared statements: inserts have one per table and power of two of rows (`writer.insert`)."""
+_CONVERT_BYTES: Final = 64 << 20
+"""Contents up to which an older file is rewritten at the start, so that it can shrink: less than a
+second. A larger one reuses its free pages until somebody runs VACUUM."""
+_KEPT_PAGES: Final = 1_024
+_SHRUNK_PAGES: Final = 512
+"""Free pages that are always kept for reuse, and those that one call of `shrink` gives back: 2 MB,
+a few milliseconds of the writer."""
+_LARGE_TABLES: Final = ("publisher_keys", "dead", "dead_log", "log")
+"""Checked last: when the time runs out, what the hub cannot do without is checked."""
 
 
 class StoreError(ConfigError):
@@ -44,12 +67,16 @@ def database_path(path: str, data: Path) -> Path:
 
 
 def connect(
-    path: Path, *, synchronous: Literal["full", "normal"] = "full", reader: bool = False
+    path: Path,
+    *,
+    synchronous: Literal["full", "normal"] = "full",
+    reader: bool = False,
+    create: bool = True,
 ) -> sqlite3.Connection:
     """Connect; a writer creates the file (readable only by its owner) or upgrades it."""
     try:
-        if not reader:  # before SQLite creates it: the file has hashes of tokens
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if not reader:
+            _check_exists(Path(os.path.realpath(path)), create)
         return _open(path, synchronous, reader)
     except OSError as error:
         raise StoreError(
@@ -59,9 +86,58 @@ def connect(
         raise StoreError(f"{path}: {error}; is it a hub database, and is it writable?") from error
 
 
+def _check_exists(path: Path, create: bool) -> None:
+    """Create the file if it does not exist; raise StoreError for one that has lost its content."""
+    wal = path.with_name(f"{path.name}-wal")
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        # The WAL has confirmed publishes. SQLite would delete it together with a new file.
+        if wal.exists() and wal.stat().st_size:
+            raise StoreError(
+                f"{path}: no such file, but {wal.name} has changes of it; restore the database, or"
+                f" delete {wal.name} to start with a new one"
+            ) from None
+        if not create:
+            raise
+        _create(path)
+        return
+    if not size:
+        raise StoreError(
+            f"{path}: the database is empty (0 bytes); restore a backup, or delete the file to"
+            " start with a new one, without clients and notifications"
+        )
+
+
+def _create(path: Path) -> None:
+    # mkstemp: readable only by its owner, because the file has hashes of tokens; and a name of its
+    # own, because `wirelake client add` may create the database at the same time.
+    handle, name = tempfile.mkstemp(prefix=f"{path.name}.", suffix=".new", dir=path.parent)
+    try:
+        with closing(sqlite3.connect(name, isolation_level=None)) as db:
+            db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
+            migrate(db, str(path))
+        os.fsync(handle)
+        try:
+            os.link(name, path)
+        except FileExistsError:
+            pass  # another process was faster
+        except OSError:  # a file system without hard links
+            os.rename(name, path)
+    finally:
+        os.close(handle)
+        Path(name).unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
-        path,
+        f"{path.absolute().as_uri()}?mode=rw",  # rw: a file that is gone is an error
+        uri=True,
         timeout=_BUSY_S,
         isolation_level=None,
         check_same_thread=False,
@@ -86,6 +162,91 @@ def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+# -- at the start of a hub -----------------------------------------------------------------------
+
+
+def prepare(path: Path, check_s: float) -> None:
+    """Create, upgrade and check the database before a hub uses it; raise StoreError."""
+    with closing(connect(path)) as db:
+        if check_s:
+            _check(db, path, check_s)
+        try:
+            _make_shrinkable(db)
+        except sqlite3.Error as error:
+            _log.warning("%s: cannot be rewritten: %s; it keeps its size", path, error)
+
+
+def _check(db: sqlite3.Connection, path: Path, check_s: float) -> None:
+    """Run `quick_check` on the tables, for at most `check_s` seconds."""
+    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+    names.sort(key=lambda name: _LARGE_TABLES.index(name) if name in _LARGE_TABLES else -1)
+    timer = threading.Timer(check_s, db.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        for name in names:
+            found = db.execute(f"PRAGMA quick_check({name})").fetchone()[0]
+            if found != "ok":
+                raise _damaged(path, found)
+    except sqlite3.Error as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+            raise _damaged(path, str(error)) from error
+        _log.warning("%s: checked for %g s, not completely; see store.check_s", path, check_s)
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _damaged(path: Path, found: str) -> StoreError:
+    what = found.replace("***", "").strip().splitlines()[0][:200]
+    return StoreError(
+        f"{path}: the database is damaged ({what}); restore a backup, or salvage it with"
+        f" `sqlite3 {path.name} .recover`"
+    )
+
+
+def _make_shrinkable(db: sqlite3.Connection) -> None:
+    """Rewrite a file that was created before it could shrink, unless it is large."""
+    incremental = 2
+    if db.execute("PRAGMA auto_vacuum").fetchone()[0] == incremental:
+        return
+    pages, free = _pages(db)
+    if (pages - free) * _page_bytes(db) <= _CONVERT_BYTES:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        db.execute("VACUUM")
+
+
+def shrink(db: sqlite3.Connection) -> bool:
+    """Give free pages back if they are more than a third of the file; return whether some were.
+
+    The rest is kept: a file that shrinks and grows with every burst would be written twice.
+    """
+    try:
+        pages, free = _pages(db)
+        if free <= max(_KEPT_PAGES, pages // 3):
+            return False
+        # executescript: SQLite frees one page per step of the statement, and `execute` makes one.
+        # The file itself becomes shorter with a checkpoint; PASSIVE waits for nobody.
+        count = min(free - _KEPT_PAGES, _SHRUNK_PAGES)
+        db.executescript(f"PRAGMA incremental_vacuum({count}); PRAGMA wal_checkpoint(PASSIVE)")
+        return _pages(db)[0] < pages
+    except sqlite3.Error as error:  # what was to be written is written
+        _log.warning("cannot give free pages of the database back: %s", error)
+        return False
+
+
+def _pages(db: sqlite3.Connection) -> tuple[int, int]:
+    """Return the number of pages of the file, and of those that are free."""
+    pages: int = db.execute("PRAGMA page_count").fetchone()[0]
+    free: int = db.execute("PRAGMA freelist_count").fetchone()[0]
+    return pages, free
+
+
+def _page_bytes(db: sqlite3.Connection) -> int:
+    size: int = db.execute("PRAGMA page_size").fetchone()[0]
+    return size
 
 
 # -- tables --------------------------------------------------------------------------------------

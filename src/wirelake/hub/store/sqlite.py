@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
-import logging
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..errors import HubError
+from .failures import Failures
 from .interface import (
     ClientRow,
     DeadRow,
@@ -25,10 +25,11 @@ from .interface import (
     InboxRow,
     KeyRow,
     LogRow,
+    Size,
     SubscriptionRow,
     UserRow,
 )
-from .migrations import StoreError, connect
+from .migrations import StoreError, connect, prepare
 from .writer import Batch, Writer, insert
 
 __all__ = [
@@ -36,7 +37,6 @@ __all__ = [
     "SqliteStore",
 ]
 
-_log = logging.getLogger(__name__)
 _SELECT_DEAD: Final = (
     "SELECT place, clients.id, dead.client, dead.number, reason, dead_ms, type, ts_ms, topic, "
     "content FROM dead JOIN dead_log USING (number) JOIN clients ON clients.number = dead.client "
@@ -46,27 +46,27 @@ _ENTRIES: Final = (
     "FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN "
 )
 _REFERENCED: Final = "SELECT 1 FROM dead WHERE dead.number = dead_log.number"
-_INSERT_DEAD: Final = (
-    "INSERT OR IGNORE INTO dead (client, number, reason, dead_ms) VALUES ",
-    4,
-    "",
-)
-_DEAD_CONTENT: Final = (
-    """
-    INSERT OR IGNORE INTO dead_log
-    SELECT log.number, type, ts_ms, coalesce(topic, topics.name), content
-    FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN (VALUES """,
+_DELETE_DEAD: Final = ("DELETE FROM dead WHERE place IN (VALUES ", 1, ")")
+_DELETE_DEAD_CONTENT: Final = (
+    f"DELETE FROM dead_log WHERE NOT EXISTS ({_REFERENCED}) AND number IN (VALUES ",
     1,
     ")",
 )
-_DELETE: Final = ("DELETE FROM log WHERE number IN (VALUES ", 1, ")")
+_PROBE: Final = (
+    "SELECT (SELECT max(number) FROM clients), (SELECT max(number) FROM topics), "
+    "(SELECT max(client) FROM subscriptions), (SELECT max(client) FROM inboxes), "
+    "(SELECT max(number) FROM log), (SELECT max(expires_ms) FROM log)"
+)
+"""Reads a path through each table: a few pages, whatever the size of the file."""
 
 
 class Reader:
     """The reads of `Store`; HubError `storage_failed` when the database cannot be read."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, failures: Failures):
         self._db = connect(path, reader=True)
+        self._path = path
+        self._failures = failures
 
     def close_reader(self) -> None:
         """Close the connection for reads."""
@@ -175,11 +175,26 @@ class Reader:
         )
         return [DeadRow(*row) for row in rows]
 
+    def problem(self) -> str:
+        """Return why the store cannot be used; empty if it can."""
+        try:
+            self._read(_PROBE)
+        except HubError:
+            pass
+        else:
+            self._failures.succeeded("read")
+        return self._failures.problem
+
+    def size(self) -> Size:
+        """Return the size of the database and of its write-ahead log."""
+        free = self._one("PRAGMA freelist_count")[0] * self._one("PRAGMA page_size")[0]
+        return Size(_file_bytes(self._path), _file_bytes(f"{self._path}-wal"), free)
+
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         try:
             return self._db.execute(statement, values).fetchall()
         except sqlite3.Error as error:
-            _log.error("cannot read the store: %s", error)
+            self._failures.failed("read", error)
             raise HubError("storage_failed", "cannot read the store") from error
 
     def _one(self, statement: str, values: Sequence[Any] = ()) -> Any:
@@ -191,15 +206,24 @@ class SqliteStore(Reader):
     """The hub's database in one file."""
 
     def __init__(
-        self, path: Path, synchronous: Literal["full", "normal"], loop: asyncio.AbstractEventLoop
+        self,
+        path: Path,
+        synchronous: Literal["full", "normal"],
+        loop: asyncio.AbstractEventLoop,
+        check_s: float = 0.0,
     ):
         self.appended: Callable[[list[Any], HubError | None], None] = _ignore
         self.closing: Callable[[], None] = _do_nothing
-        # The writer first: it creates or upgrades the file that the reader opens.
+        self.failures = Failures()
         self._lock = _lock(path)
         try:
-            self._writer = Writer(path, synchronous, loop, self._finished)
-            super().__init__(path)
+            prepare(path, check_s)
+            super().__init__(path, self.failures)
+            try:
+                self._writer = Writer(path, synchronous, loop, self._finished, self.failures)
+            except BaseException:
+                self.close_reader()
+                raise
         except BaseException:
             os.close(self._lock)
             raise
@@ -210,6 +234,11 @@ class SqliteStore(Reader):
         await self._writer.close()
         self.close_reader()
         os.close(self._lock)
+
+    async def abandon(self) -> None:
+        """Close without saving anything: the hub could not be loaded."""
+        self.closing = _do_nothing
+        await self.close()
 
     def _finished(self, batch: Batch, error: HubError | None) -> None:
         # Publishers first: they wait for an answer. A saved inbox can wait.
@@ -241,8 +270,8 @@ class SqliteStore(Reader):
         self._writer.batch.topics.append((number, name))
 
     def remove_topic(self, number: int) -> None:
-        """Remove a topic whose log is empty."""
-        self._work("DELETE FROM topics WHERE number = ?", [(number,)])
+        """Remove a topic; its rows of the log are deleted separately."""
+        self._writer.batch.removed_topics.append(number)
 
     def save_inbox(self, row: InboxRow) -> None:
         """Save the inbox of a client."""
@@ -275,28 +304,20 @@ class SqliteStore(Reader):
         """Save that numbers up to this one were allocated, stored or not."""
         self._work("INSERT OR REPLACE INTO marks VALUES ('number', ?)", [(number,)])
 
-    def delete(self, numbers: Sequence[int]) -> None:
+    def delete(self, numbers: Sequence[int], done: Done) -> None:
         """Delete rows of the log."""
-        if numbers:
-            rows = [(number,) for number in numbers]
-            self._writer.batch.work.append(lambda db: insert(db, _DELETE, rows))
+        batch = self._writer.batch
+        batch.deleted.extend(numbers)
+        batch.dones.append(done)
 
     def add_dead_letters(
         self, dead: Sequence[tuple[int, int, str, int]], deleted: Sequence[int], done: Done
     ) -> None:
         """Add dead letters (client, number, reason, time) and delete rows of the log."""
-        numbers = [(number,) for number in sorted({row[1] for row in dead})]
-
-        # One transaction: the content is copied before the row of the log is deleted, and a crash
-        # leaves either the notification or its dead letters.
-        def work(db: sqlite3.Connection) -> None:
-            insert(db, _DEAD_CONTENT, numbers)
-            insert(db, _INSERT_DEAD, dead)
-
+        # Collected by table, like the log: at the quota, every publish makes a dead letter.
         batch = self._writer.batch
-        if dead:
-            batch.work.append(work)
-        self.delete(deleted)
+        batch.dead.extend(dead)
+        batch.deleted.extend(deleted)
         batch.dones.append(done)
 
     def redrive(self, places: Sequence[int], rows: Sequence[tuple[LogRow, object]]) -> None:
@@ -306,20 +327,35 @@ class SqliteStore(Reader):
         for row, token in rows:
             self.append(row, token)
 
-    def prune(self, now_ms: int, dead_before_ms: int, max_dead: int) -> None:
-        """Delete expired keys and the oldest dead letters."""
+    def prune(self, now_ms: int, dead_before_ms: int) -> None:
+        """Delete expired keys and old dead letters."""
 
         def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM publisher_keys WHERE expires_ms <= ?", (now_ms,))
             db.execute("DELETE FROM dead WHERE dead_ms < ?", (dead_before_ms,))
-            db.execute(
-                "DELETE FROM dead WHERE place IN (SELECT place FROM dead ORDER BY dead_ms, place "
-                "LIMIT max(0, (SELECT count(*) FROM dead) - ?))",
-                (max_dead,),
-            )
             db.execute(f"DELETE FROM dead_log WHERE NOT EXISTS ({_REFERENCED})")
 
         self._writer.batch.work.append(work)
+
+    def trim_dead_letters(self, max_dead: int) -> None:
+        """Delete the oldest dead letters beyond `max_dead`."""
+
+        def work(db: sqlite3.Connection) -> None:
+            rows = db.execute(
+                "SELECT place, number FROM dead ORDER BY dead_ms, place "
+                "LIMIT max(0, (SELECT count(*) FROM dead) - ?)",
+                (max_dead,),
+            ).fetchall()
+            insert(db, _DELETE_DEAD, [(place,) for place, _ in rows])
+            insert(db, _DELETE_DEAD_CONTENT, [(number,) for _, number in rows])
+
+        self._writer.batch.work.append(work)
+
+    def shrink(self, done: Callable[[bool], None]) -> None:
+        """Give free pages back to the file system; `done` gets whether there may be more."""
+        batch = self._writer.batch
+        batch.shrink = True
+        batch.dones.append(lambda error: done(error is None and batch.shrunk))
 
     def _work(self, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         self._writer.batch.work.append(lambda db: _each(db, statement, rows))
@@ -346,6 +382,13 @@ def _lock(path: Path) -> int:
             f"{path}: in use by another hub; stop that one, or choose another --data"
         ) from None
     return lock
+
+
+def _file_bytes(path: str | Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # the write-ahead log exists only after a write
+        return 0
 
 
 def _ignore(tokens: list[Any], error: HubError | None) -> None:

@@ -11,13 +11,12 @@ durable publishes per second (benchmarks/results/hub.json, durable).
 No locks are needed: only the loop touches a batch until it hands it over, and it gets it back with
 one `call_soon_threadsafe` when it is on disk or has failed. At most one batch is in the thread, so
 batches finish in order (the publish queue relies on that). A failed batch is rolled back and
-reported; the next one is tried all the same, and no restart is needed.
+reported (`failures.py`); the next one is tried all the same, and no restart is needed.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -28,12 +27,12 @@ from queue import SimpleQueue
 from typing import Any, Final, Literal, TypeAlias
 
 from ..errors import HubError
+from .failures import Failures
 from .interface import Done, KeyRow, LogRow
-from .migrations import StoreError, connect
+from .migrations import StoreError, connect, shrink
 
 __all__ = ["Batch", "Work", "Writer", "insert"]
 
-_log = logging.getLogger(__name__)
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
 
 Work: TypeAlias = Callable[[sqlite3.Connection], None]
@@ -46,12 +45,26 @@ _LOG: Final = ("INSERT INTO log VALUES ", 7, "")
 _KEYS: Final = ("INSERT OR REPLACE INTO publisher_keys VALUES ", 7, "")
 _TOPICS: Final = ("INSERT OR REPLACE INTO topics VALUES ", 2, "")
 _INBOXES: Final = ("INSERT OR REPLACE INTO inboxes VALUES ", 3, "")
+_DEAD: Final = ("INSERT OR IGNORE INTO dead (client, number, reason, dead_ms) VALUES ", 4, "")
+_DEAD_CONTENT: Final = (
+    """
+    INSERT OR IGNORE INTO dead_log
+    SELECT log.number, type, ts_ms, coalesce(topic, topics.name), content
+    FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN (VALUES """,
+    1,
+    ")",
+)
+_DELETE: Final = ("DELETE FROM log WHERE number IN (VALUES ", 1, ")")
+_REMOVE_TOPICS: Final = ("DELETE FROM topics WHERE number IN (VALUES ", 1, ")")
 
 
 class Batch:
     """The writes of one transaction."""
 
-    __slots__ = ("dones", "inboxes", "keys", "log", "tokens", "topics", "work")
+    __slots__ = (
+        *("dead", "deleted", "dones", "inboxes", "keys", "log", "removed_topics", "shrink"),
+        *("shrunk", "tokens", "topics", "work"),
+    )
 
     def __init__(self) -> None:
         self.log: list[LogRow] = []
@@ -61,11 +74,18 @@ class Batch:
         self.topics: list[tuple[int, str]] = []
         self.inboxes: dict[int, tuple[int, int, bytes]] = {}
         """By client; the last state wins."""
+        self.dead: list[tuple[int, int, str, int]] = []
+        """Dead letters: client, number, reason, time."""
+        self.deleted: list[int] = []
+        """Numbers of the log."""
+        self.removed_topics: list[int] = []
         self.work: list[Work] = []
+        self.shrink = self.shrunk = False
+        """Whether to give free pages back afterwards, and whether some were."""
         self.dones: list[Done] = []
 
     def __bool__(self) -> bool:
-        return bool(self.log or self.work or self.inboxes or self.keys or self.topics or self.dones)
+        return any(getattr(self, name) for name in self.__slots__)
 
     def write(self, db: sqlite3.Connection) -> None:
         """Write everything in one transaction, or nothing."""
@@ -73,9 +93,16 @@ class Batch:
         # A transaction that starts with a read would fail instead of waiting.
         db.execute("BEGIN IMMEDIATE")
         try:
+            # In one transaction: the content of a dead letter is copied before the row of the log
+            # is deleted, and a crash leaves either the notification or its dead letters. Then the
+            # topics: a dead letter has their names.
+            insert(db, _DEAD_CONTENT, [(number,) for number in sorted({r[1] for r in self.dead})])
+            insert(db, _DEAD, self.dead)
+            insert(db, _DELETE, [(number,) for number in self.deleted])
+            insert(db, _REMOVE_TOPICS, [(number,) for number in self.removed_topics])
             for work in self.work:
                 work(db)
-            insert(db, _TOPICS, self.topics)  # after the work, which may have removed the name
+            insert(db, _TOPICS, self.topics)  # after the removed ones, which may have the name
             insert(db, _LOG, self.log)
             insert(db, _KEYS, self.keys)
             insert(db, _INBOXES, tuple(self.inboxes.values()))
@@ -121,11 +148,13 @@ class Writer:
         synchronous: Literal["full", "normal"],
         loop: asyncio.AbstractEventLoop,
         finished: Callable[[Batch, HubError | None], None],
+        failures: Failures,
     ):
         self._path = path
         self._synchronous = synchronous
         self._loop = loop
         self._on_finished = finished
+        self._failures = failures
         self._db: sqlite3.Connection | None = connect(path, synchronous=synchronous)
         self._queue: SimpleQueue[Batch | None] = SimpleQueue()
         self._next = Batch()
@@ -170,6 +199,10 @@ class Writer:
         # one, which is handed over when they are done, if the thread is idle by then.
         self._writing = False
         self._hand_over()
+        if error is None:
+            self._failures.succeeded("write")
+        else:
+            self._failures.failed("write", error.__cause__)
         try:
             self._on_finished(batch, error)
         finally:
@@ -193,19 +226,23 @@ class Writer:
     def _write(self, batch: Batch) -> HubError | None:
         try:
             if self._db is None:
-                self._db = connect(self._path, synchronous=self._synchronous)
+                # Never a new file: the hub would go on without what it has confirmed.
+                self._db = connect(self._path, synchronous=self._synchronous, create=False)
             batch.write(self._db)
+            if batch.shrink:
+                batch.shrunk = shrink(self._db)
         except (sqlite3.Error, StoreError) as error:
             return self._failed(error)
         return None
 
     def _failed(self, error: Exception) -> HubError:
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        _log.error("cannot write the store: %s", error)
-        if code in _FULL:  # the connection is usable: the next batch may fit, after a deletion
-            return HubError("storage_full")
-        if self._db is not None:  # its state is unknown: the next batch opens a new connection
+        full = getattr(error, "sqlite_errorcode", 0) & 0xFF in _FULL
+        # When it is full, the connection is usable: the next batch may fit, after a deletion.
+        # Otherwise its state is unknown, and the next batch opens a new one.
+        if not full and self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.close()
             self._db = None
-        return HubError("storage_failed")
+        failure = HubError("storage_full" if full else "storage_failed")
+        failure.__cause__ = error
+        return failure

@@ -53,6 +53,8 @@ class Outcome(msgspec.Struct):
     refused: list[Input] = []
     waiting: list[tuple[Capture, str]] = []
     """Captures that are not in the lake yet, and why."""
+    open: list[Capture] = []
+    """Recordings that were left out because they are not sealed."""
     rows: dict[str, int] = {}
     """New final rows by table."""
     bytes: int = 0
@@ -81,19 +83,20 @@ class Run:
         settle_s: float,
         max_files: int | None,
         max_bytes: int | None,
+        include_open: bool,
         committed: Callable[[Committed], None],
         until: Callable[[], bool],
     ):
         self._engine = engine
         self._writer = writer
-        self._watch = Watch(captures)
+        self._watch = Watch(captures, include_open=include_open)
         self._lateness_s = lateness_s
         self._settle_s = settle_s
         self._max_files = max_files
         self._max_bytes = max_bytes or STEP_BYTES
         self._committed = committed
         self._until = until
-        self.outcome = Outcome(refused=[], waiting=[], rows={})
+        self.outcome = Outcome(refused=[], waiting=[], open=[], rows={})
 
     def once(self) -> None:
         """Read the captures that exist, in as many steps as needed."""
@@ -155,7 +158,7 @@ class Run:
 
     def _advance(self, admission: Admission) -> bool:
         """Advance the engine. Returns whether there was anything to do."""
-        self.outcome.waiting = admission.waiting
+        self.outcome.waiting, self.outcome.open = admission.waiting, self._watch.open
         record = self._engine.advance([*admission.admitted, *admission.refused])
         if record is None:
             return False
@@ -178,6 +181,7 @@ def run(
     max_bytes: int | None = None,
     lateness_s: float = LATENESS_S,
     settle_s: float = SETTLE_S,
+    include_open: bool = False,
     fsync: bool = False,
     window_bytes: int | None = None,
     committed: Callable[[Committed], None] = lambda _: None,
@@ -189,6 +193,7 @@ def run(
     `spark` is called only after the lake was checked: a session takes seconds to start. Without
     `settings` an existing lake keeps its own and a new one gets the defaults. With `stream` it runs
     until `until` returns true or a signal arrives, or (`available_now`) until everything is read.
+    `include_open` also reads recordings that a killed recorder has left; not in a stream.
     """
     began = time.monotonic()
     folder = os.path.abspath(captures)
@@ -216,6 +221,7 @@ def run(
             settle_s=settle_s,
             max_files=max_files,
             max_bytes=max_bytes,
+            include_open=include_open,
             committed=committed,
             until=until,
         )

@@ -1,0 +1,217 @@
+"""The database file: created completely, checked at the start, never replaced, and shrinking."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+import stat
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirelake.hub.config import StoreSettings
+from wirelake.hub.errors import HubError
+from wirelake.hub.store import StoreError, add_client, list_clients, open_store
+from wirelake.hub.store.failures import LOG_S, Failures
+from wirelake.hub.store.migrations import connect
+
+_NAME = "hub.sqlite3"
+
+
+def _open(folder: Path, **settings: Any) -> Any:
+    return open_store(StoreSettings(**settings), folder, asyncio.get_running_loop())
+
+
+def _start(folder: Path, **settings: Any) -> None:
+    async def run() -> None:
+        await _open(folder, **settings).close()
+
+    asyncio.run(run())
+
+
+def _fill(folder: Path, count: int, size: int = 1_000) -> None:
+    with closing(connect(folder / _NAME)) as db:
+        db.execute("BEGIN")
+        db.executemany(
+            "INSERT INTO log VALUES (?, 1, 0, 1, 4000000000000, NULL, ?)",
+            ((number, b"filled" * (size // 6)) for number in range(1, count + 1)),
+        )
+        db.execute("COMMIT")
+
+
+def _damage(path: Path, mark: bytes = b"filled") -> int:
+    """Overwrite the pages of the log; return how many."""
+    data = bytearray(path.read_bytes())
+    pages = [at for at in range(0, len(data), 4096) if mark in data[at : at + 4096]]
+    for at in pages:
+        data[at : at + 4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    return len(pages)
+
+
+def test_a_new_file_is_complete_and_private(tmp_path: Path) -> None:
+    _start(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [_NAME, f"{_NAME}.lock"]
+    assert stat.S_IMODE((tmp_path / _NAME).stat().st_mode) == 0o600
+
+
+def test_an_interrupted_creation_leaves_no_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("wirelake.hub.store.migrations._run", fail)
+        with pytest.raises(StoreError, match="disk I/O error"):
+            add_client(tmp_path / _NAME, "ann")
+    assert list(tmp_path.iterdir()) == []
+    add_client(tmp_path / _NAME, "ann")
+
+
+@pytest.mark.parametrize("use", [_start, lambda folder: add_client(folder / _NAME, "bob")])
+def test_an_empty_file_is_refused_and_kept(tmp_path: Path, use: Any) -> None:
+    add_client(tmp_path / _NAME, "ann")
+    (tmp_path / _NAME).write_bytes(b"")
+    for _ in range(2):
+        with pytest.raises(StoreError, match=r"empty \(0 bytes\); restore a backup, or delete"):
+            use(tmp_path)
+    assert (tmp_path / _NAME).stat().st_size == 0
+
+
+def test_a_write_ahead_log_without_its_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / f"{_NAME}-wal").write_bytes(b"changes")
+    with pytest.raises(StoreError, match=r"no such file, but hub\.sqlite3-wal has changes"):
+        _start(tmp_path)
+    assert (tmp_path / f"{_NAME}-wal").read_bytes() == b"changes"
+
+
+def test_a_file_that_disappears_is_not_made_anew(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = _open(tmp_path)
+        (tmp_path / _NAME).rename(tmp_path / "elsewhere")
+        writer = store._writer
+        # A failure of another kind makes the writer connect again.
+        results = []
+        for _ in range(2):
+            done = asyncio.get_running_loop().create_future()
+            writer.batch.work.append(lambda db: db.execute("SELECT nonsense"))
+            store.when_written(done.set_result)
+            results.append((await done).code)
+        assert results == ["storage_failed", "storage_failed"]
+        assert store.problem()
+        await store.close()
+
+    asyncio.run(run())
+    assert not (tmp_path / _NAME).exists()
+
+
+def test_a_damaged_file_is_reported_at_the_start(tmp_path: Path) -> None:
+    _start(tmp_path)
+    _fill(tmp_path, 200)
+    assert _damage(tmp_path / _NAME) > 10
+    with pytest.raises(StoreError, match=r"is damaged \(.+\); restore a backup, or salvage it"):
+        _start(tmp_path)
+    _start(tmp_path, check_s=0)
+
+
+def test_the_check_ends_when_its_time_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _start(tmp_path)
+    add_client(tmp_path / _NAME, "ann")
+    _fill(tmp_path, 20_000)
+    _start(tmp_path, check_s=1e-4)
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path / _NAME}: checked for 0.0001 s, not completely; see store.check_s"
+    ]
+
+
+def test_free_pages_are_reused_and_given_back(tmp_path: Path) -> None:
+    path = tmp_path / _NAME
+
+    async def run() -> None:
+        store = _open(tmp_path)
+        before = store.size().database
+        for _ in range(3):
+            await _store_and_delete(store, 20_000)
+        grown = store.size()
+        assert before < grown.database < 3 * 25_000_000
+        assert grown.free > grown.database // 2
+        more = True
+        while more:
+            done = asyncio.get_running_loop().create_future()
+            store.shrink(done.set_result)
+            more = await done
+        after = store.size()
+        assert after.database < grown.database // 2
+        assert after.database == path.stat().st_size
+        await store.close()
+
+    asyncio.run(run())
+
+
+async def _store_and_delete(store: Any, count: int) -> None:
+    for number in range(1, count + 1):
+        store.append((number, 1, 0, 1, 4_000_000_000_000, None, b"x" * 1_000), number)
+    done = asyncio.get_running_loop().create_future()
+    store.when_written(done.set_result)
+    assert await done is None
+    deleted = asyncio.get_running_loop().create_future()
+    store.delete(range(1, count + 1), deleted.set_result)
+    assert await deleted is None
+
+
+def test_a_file_of_an_older_version_is_made_shrinkable(tmp_path: Path) -> None:
+    add_client(tmp_path / _NAME, "ann")
+    with closing(connect(tmp_path / _NAME)) as db:
+        db.execute("PRAGMA auto_vacuum = NONE")
+        db.execute("VACUUM")
+        assert db.execute("PRAGMA auto_vacuum").fetchone() == (0,)
+    _start(tmp_path)
+    with closing(connect(tmp_path / _NAME)) as db:
+        assert db.execute("PRAGMA auto_vacuum").fetchone() == (2,)
+    assert [row.id for row in list_clients(tmp_path / _NAME)] == ["ann"]
+
+
+def test_a_page_that_cannot_be_read_is_an_error_of_every_read_and_stays(tmp_path: Path) -> None:
+    async def run() -> None:
+        _start_in(tmp_path)
+        store = _open(tmp_path)
+        assert store.problem() == ""
+        _damage(tmp_path / _NAME)
+        with pytest.raises(HubError, match="cannot read the store"):
+            store.entries(list(range(1, 100)))
+        assert "malformed" in store.problem()
+        assert "malformed" in store.problem()  # although the probe succeeds
+        assert store.failures.counts == {"read": 1}
+        await store.close()
+
+    def _start_in(folder: Path) -> None:
+        add_client(folder / _NAME, "ann")
+        _fill(folder, 200)
+
+    asyncio.run(run())
+
+
+def test_a_failure_is_logged_once_a_minute_and_counted(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    now = 0.0
+    failures = Failures(lambda: now)
+    for _ in range(1_000):
+        failures.failed("write", OSError("disk full"))
+    assert [record.message for record in caplog.records] == ["cannot write the store: disk full"]
+    assert failures.problem == "cannot write the store: disk full"
+    assert failures.writing
+    now += LOG_S
+    failures.failed("write", OSError("disk full"))
+    assert caplog.records[-1].message.endswith("disk full (999 more since the last message)")
+    failures.succeeded("write")
+    assert caplog.records[-1].message == "can write the store again"
+    assert (failures.problem, failures.writing) == ("", False)
+    failures.succeeded("write")
+    assert len(caplog.records) == 3
+    assert failures.counts == {"write": 1_001}
