@@ -90,6 +90,7 @@ def _explain(error: Exception, command: str) -> tuple[str, int]:
     from wirelake.protocols.registry import BrokenProtocolError, RegistryError
     from wirelake.wire.declare import DeclarationError
     from wirelake.wire.errors import WireError
+    from wirelake.wire.paths import AddressError
 
     match error:
         case click.UsageError():
@@ -100,7 +101,7 @@ def _explain(error: Exception, command: str) -> tuple[str, int]:
             return str(error), error.code
         case BrokenProtocolError() | DeclarationError() | WireError():
             return str(error), BAD_DATA
-        case RegistryError():
+        case RegistryError() | AddressError():
             return str(error), BAD_USAGE
         case OSError():
             where = f"{error.filename}: " if error.filename else ""

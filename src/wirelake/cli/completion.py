@@ -84,7 +84,22 @@ class _Text(StringParamType):
         ]
 
 
-class _File(StringParamType):
+class LocalPath(StringParamType):
+    """A path on this machine: an address with a scheme is refused."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path; `file:` URLs become paths."""
+        from wirelake.wire.paths import AddressError, local_path
+
+        text = super().convert(value, param, ctx)
+        try:
+            # `local_path` would drop a slash at the end, which messages repeat as it was given.
+            return str(local_path(text)) if ":/" in text else text
+        except AddressError as error:
+            raise click.UsageError(str(error), ctx) from None
+
+
+class _File(LocalPath):
     """The name of a file."""
 
     def shell_complete(
@@ -97,7 +112,7 @@ class _File(StringParamType):
         return [CompletionItem(incomplete, type="file")]
 
 
-class _Folder(StringParamType):
+class _Folder(LocalPath):
     """The name of a folder."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

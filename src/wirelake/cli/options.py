@@ -230,7 +230,6 @@ def _seconds(text: str) -> float | None:
 
 # -- captures ----------------------------------------------------------------------------------
 
-_CAPTURE: Final = re.compile(r".+\.(pcap|pcapng|cap)(\.(gz|zst))?", re.IGNORECASE)
 _UNFINISHED: Final = ".open"
 """Suffix of a file that a recorder is still writing."""
 _PORT_EXAMPLE: Final = "9999=comet"
@@ -320,7 +319,7 @@ def open_option(command: Command) -> Command:
 
 
 def captures(paths: Iterable[str], *, include_open: bool = False) -> list[str]:
-    """Return the files to read, each once; a folder becomes its captures, sorted by name.
+    """Return the files to read, each once; a folder becomes its captures, source by source.
 
     Unfinished recordings in folders are skipped with a notice, unless `include_open` is set.
     """
@@ -340,11 +339,13 @@ def captures(paths: Iterable[str], *, include_open: bool = False) -> list[str]:
 
 
 def _in_folder(folder: Path, include_open: bool) -> list[str]:
+    from wirelake.tables.names import CAPTURE, in_order
+
     names = sorted(each.name for each in folder.iterdir() if each.is_file())
     unfinished = [
         name
         for name in names
-        if name.endswith(_UNFINISHED) and _CAPTURE.fullmatch(name.removesuffix(_UNFINISHED))
+        if name.endswith(_UNFINISHED) and CAPTURE.fullmatch(name.removesuffix(_UNFINISHED))
     ]
     if unfinished and not include_open:
         size = sum((folder / name).stat().st_size for name in unfinished)
@@ -352,11 +353,8 @@ def _in_folder(folder: Path, include_open: bool) -> list[str]:
             f"skipping {counted(len(unfinished), 'unfinished recording')} in {folder},"
             f" {size:,} bytes; add --include-open to read them"
         )
-    finished = [
-        str(folder / name)
-        for name in names
-        if _CAPTURE.fullmatch(name) or (include_open and name in unfinished)
-    ]
+    # In the order of a lake: by name, tap.pcap10 would be read before tap.pcap2.
+    finished = in_order(folder, unfinished if include_open else ())
     if not finished:
         raise CommandError(
             f"{folder}: no captures in this folder; expected *.pcap or *.pcapng, also with .gz or"

@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
+from wirelake.wire.paths import local_path
+
 from .auth import Authority
 from .config import ActiveLimits, Config, Limits, restart_keys
 from .errors import HubError
@@ -65,7 +67,7 @@ class Hub:
     def __init__(self, config: Config, data: str | Path, services: Services | None = None):
         self.config = config
         self._started_with = config
-        self.data = Path(data)
+        self.data = local_path(data)
         self.services = services or Services()
         self.service = self.services.service
         """Decorator that makes a function a service: `@hub.service("test", "add", tny=1002)`."""

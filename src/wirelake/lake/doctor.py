@@ -28,6 +28,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from wirelake.tables.paths import absolute_path
 from wirelake.wire.generate.dynamic import cache_folder
 
 from .spark.java import OLDEST, JavaError, find_java, java_home
@@ -121,7 +122,7 @@ def run_checks(
         _java(),
         *caches(),
         disk("temporary files", Path(os.environ.get("TMPDIR") or "/tmp"), "TMPDIR"),
-        *([] if lake is None else lake_folder(Path(lake))),
+        *([] if lake is None else lake_folder(absolute_path(lake))),
         *_ports(ports),
     ]
     yield from first

@@ -18,6 +18,8 @@ import re
 from pathlib import Path
 from typing import Final, Protocol
 
+from wirelake.wire.paths import AddressError, local_path
+
 __all__ = [
     "PUBLIC_TABLES",
     "DamagedError",
@@ -25,6 +27,7 @@ __all__ = [
     "Layout",
     "NewerError",
     "Staged",
+    "absolute_path",
     "commit_of",
     "is_public",
     "table_of",
@@ -60,6 +63,14 @@ class Staged(Protocol):
     def staging(self) -> str: ...
 
 
+def absolute_path(path: str | os.PathLike[str]) -> Path:
+    """Return an absolute path. Raises LakeError for an address with a scheme."""
+    try:
+        return local_path(path).absolute()
+    except AddressError as error:
+        raise LakeError(str(error)) from None
+
+
 def is_public(table: str) -> bool:
     """Return whether a table is public, not internal state."""
     return not table.startswith("_")
@@ -79,7 +90,7 @@ class Layout:
     """The folder of a lake."""
 
     def __init__(self, root: str | os.PathLike[str]):
-        self.root = Path(root).absolute()
+        self.root = absolute_path(root)
         self.log = self.root / "_log"
         self.staging = self.root / "_staging"
         self.lock = self.root / "_lock"

@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from wirelake.records.schema import schema
+from wirelake.wire.paths import local_path
 
 from .plan import Made, Shard, SimulateError, parse_size, plan, run
 from .scenes import provider
@@ -215,7 +216,7 @@ def simulate(
     shards = plan(size=total, seed=seed, faults=faults, protocols=protocols, style=style)
     if jobs is not None and jobs < 1:
         raise SimulateError(f"invalid number of jobs {jobs}; expected at least 1")
-    folder = _prepare(Path(out), force)
+    folder = _prepare(local_path(out), force)
     if jobs is None:
         jobs = 1 if total < _SINGLE_BYTES else os.cpu_count() or 1
     workers = min(len(shards), jobs)

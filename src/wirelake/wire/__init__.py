@@ -10,6 +10,7 @@ Everything about a protocol's bytes is declared once, as layout classes. In read
     meaning.py   what the rest of the package needs to know about a protocol besides its bytes;
                  `meaning_rules.py` checks it against the layouts
     errors.py    every error code
+    paths.py     checks that a path is local
     views/       schemas, dissectors, reference pages and test data from the same model
 
 This package imports nothing of Wirelake besides itself, does no I/O apart from the cache of

@@ -12,13 +12,13 @@ import json
 import os
 import typing
 from collections import deque
-from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from wirelake.protocols import registry
 from wirelake.records.message import Describer
 from wirelake.wire import model as m
 from wirelake.wire.errors import WireError
+from wirelake.wire.paths import local_path
 from wirelake.wire.protocol import Protocol
 
 from ..format.items import Direction
@@ -67,7 +67,7 @@ class KeyRing:
         try:
             # A key log is small, and is read at once, so that a bad line is reported before any
             # output.
-            text = Path(path).read_text(encoding="utf-8")
+            text = local_path(path).read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(f"{os.fspath(path)}: not a key log: invalid UTF-8") from error
         for number, line in enumerate(text.splitlines(), 1):

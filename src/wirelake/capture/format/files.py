@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from wirelake.wire.paths import local_path
+
 from .constants import Limits
 
 __all__ = ["Ending", "Feed", "open_feed"]
@@ -113,7 +115,7 @@ class Feed:
 @contextmanager
 def open_feed(path: str | os.PathLike[str], limits: Limits) -> Iterator[Feed]:
     """Yield a feed of a file's uncompressed bytes. Raises OSError when it cannot be read."""
-    with open(path, "rb") as file:
+    with open(local_path(path), "rb") as file:
         # By content, not by name: tools and users give captures any suffix.
         head = file.read(4)
         file.seek(0)

@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from wirelake.wire.errors import invalid
+from wirelake.wire.paths import local_path
 
 from ..format import constants as fmt
 from ..format.items import Direction
@@ -109,7 +110,7 @@ class Recorder:
     ):
         if not source or "/" in source or "\0" in source:
             raise ValueError(invalid("source", source, "a name without '/' or NUL"))
-        self._folder = Path(folder)
+        self._folder = local_path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._source = source
         self._rotate_bytes = rotate_bytes

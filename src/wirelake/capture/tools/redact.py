@@ -21,11 +21,11 @@ import os
 import struct
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
 import msgspec
 
+from wirelake.wire.paths import local_path
 from wirelake.wire.protocol import Protocol
 
 from ..decode.conversation import ConnectionDecoder, Context, TableRow
@@ -104,7 +104,7 @@ def redact(
     choose protocols, as in `decode.reference.read_tables`. Raises OSError when a file cannot be
     read or written or `out` already exists, ValueError when the file is not a capture.
     """
-    target = Path(out)
+    target = local_path(out)
     if target.exists():
         raise FileExistsError(f"{target} already exists")
     chooser = ProtocolChooser(ports=ports, force_protocol=force_protocol, dialects=dialects)

@@ -13,6 +13,8 @@ from typing import BinaryIO, Final
 
 import msgspec
 
+from wirelake.wire.paths import local_path
+
 from ..format.constants import Limits
 from ..format.files import Feed, open_feed
 from ..format.items import FileFault, Packet
@@ -65,7 +67,7 @@ def repair(
     Raises OSError when a file cannot be read or written or the target already exists, ValueError
     when the file is not a capture.
     """
-    target = repaired_name(Path(path)) if out is None else Path(out)
+    target = repaired_name(local_path(path)) if out is None else local_path(out)
     if target.exists():
         raise FileExistsError(f"{target} already exists")
     part = target.with_name(target.name + ".part")

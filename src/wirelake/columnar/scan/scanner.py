@@ -48,6 +48,7 @@ from wirelake.capture.format.reader import (
     read_pcapng,
     section_order,
 )
+from wirelake.wire.paths import local_path
 
 from ..jit.options import readonly
 from . import blocks
@@ -353,7 +354,7 @@ class Source:
 
 def _map(path: str) -> Feed | None:
     """Return a feed that maps an uncompressed capture; None for other files and for pipes."""
-    with open(path, "rb") as file:
+    with open(local_path(path), "rb") as file:
         head = file.read(4)
         if head not in MAGICS and head != BEGINS:
             return None

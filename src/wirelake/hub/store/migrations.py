@@ -21,6 +21,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
+from wirelake.wire.paths import local_path
+
 from ..config import ConfigError
 
 __all__ = [
@@ -63,7 +65,7 @@ class StoreError(ConfigError):
 
 def database_path(path: str, data: Path) -> Path:
     """Return the path of the database: the setting, or `hub.sqlite3` in the data directory."""
-    return Path(path) if path else data / "hub.sqlite3"
+    return local_path(path) if path else data / "hub.sqlite3"
 
 
 def connect(

@@ -29,7 +29,7 @@ from wirelake.wire.errors import missing_dependency, unknown
 
 from ..log import Log
 from ..parquet import files_at
-from ..paths import PUBLIC_TABLES, LakeError
+from ..paths import PUBLIC_TABLES, LakeError, absolute_path
 from ..snapshot import AddedFile, Snapshot
 
 __all__ = ["KEPT_DAYS", "ExportedTable", "Format", "Target", "export"]
@@ -83,7 +83,7 @@ def export(
             raise LakeError(unknown("table", table, PUBLIC_TABLES))
     log = Log(root)
     snapshot = log.snapshot()
-    folder = Path(out).absolute()
+    folder = absolute_path(out)
     if folder.is_relative_to(log.layout.root):
         raise LakeError(f"{folder}: inside the lake; use another folder")
     make = _format(format)
