@@ -25,7 +25,7 @@ def main(address: str, captures: str, work: Path) -> dict[str, Any]:
     options = {"columns": ",".join(COLUMNS)}
     batch = spark.read.format("wirelake").options(**options).load(captures).collect()
     calls = spark.read.format("wirelake").option("table", "calls").load(captures).count()
-    pushed = spark.read.format("wirelake").options(**options, pushdown="true").load(captures)
+    names = spark.read.format("wirelake").options(**options).load(captures)
     reader = spark.readStream.format("wirelake").options(**options, **NO_WAIT)
     writer = reader.load(captures).writeStream.format("parquet")
     writer = writer.option("checkpointLocation", str(work / "checkpoint"))
@@ -36,7 +36,7 @@ def main(address: str, captures: str, work: Path) -> dict[str, Any]:
     found = {
         "batch": sorted(map(list, batch)),
         "calls": calls,
-        "auths": pushed.where("name = 'auth'").count(),
+        "auths": names.where("name = 'auth'").count(),
         "stream": sorted(map(list, spark.read.parquet(str(work / "rows")).collect())),
         "steps": steps,
         "zone": spark.conf.get("spark.sql.session.timeZone"),

@@ -41,7 +41,6 @@ def test_every_option_arrives(tmp_path: Path) -> None:
             "filter": "ts_ns > 5",
             "reveal": "TRUE",
             "partitions": "7",
-            "pushdown": "true",
             "payload": "hash",
             "mode": "FAILFAST",
             "maxFilesPerTrigger": "5",
@@ -52,7 +51,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
         }
     )
     assert found.paths == ("captures",)
-    assert (found.partitions, found.pushdown) == (7, True)
+    assert found.partitions == 7
     assert (found.hashed, found.failfast, found.files) == (True, True, False)
     assert found.pace == Pace(5, 2_000_000, 1.5, 120.0, {"tap": 7, "edge": [9, [3, 4]]})
     assert found.read == ReadOptions(
@@ -147,7 +146,7 @@ def test_an_unknown_name_is_refused_with_the_known_ones(option: str) -> None:
         ("after", "7", "invalid after '7'; expected sequences by source such as "),
         ("after", '{"tap": "x"}', "invalid after "),
         ("reveal", "yes", "invalid reveal 'yes'; expected true or false"),
-        ("pushdown", "1", "invalid pushdown '1'; expected true or false"),
+        ("pushdown", "true", "unsupported option 'pushdown': Spark applies a filter"),
         ("partitions", "0", "invalid partitions '0'; expected 1-10000"),
         ("partitions", "many", "invalid partitions 'many'; expected 1-10000"),
     ],

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import LessThan
 
 from wirelake.capture.format.items import Packet
 from wirelake.capture.format.reader import read
 from wirelake.capture.format.writer import PcapWriter
 from wirelake.columnar.read.reader import ReadOptions, read_batches
-from wirelake.lake import WirelakeSource
 from wirelake.lake.datasource.options import parse
 from wirelake.lake.datasource.paths import captures as found_captures
-from wirelake.lake.datasource.pushdown import Range, selected_range
-from wirelake.lake.datasource.source import PushdownReader, ReadTask, plan, read_share
+from wirelake.lake.datasource.pruning import Range, selected_range
+from wirelake.lake.datasource.source import ReadTask, plan, read_share
 from wirelake.traffic import simulate
 
 FILES = 24
@@ -88,17 +86,6 @@ def test_later_files_are_left_for_the_next_read(cut: Path, table: str, place: fl
     files = read_files(cut, table=table, filter=condition)
     assert files == [f"tap-{number:02d}.pcap" for number in range(len(files))]
     assert (len(files) < FILES) == (place < 0.9)
-
-
-def test_conditions_of_a_query_count_as_well(cut: Path) -> None:
-    source = WirelakeSource({"path": str(cut), "pushdown": "true"})
-    reader = source.reader(source.schema())
-    assert isinstance(reader, PushdownReader)
-    end = times(cut)[100]
-    assert list(reader.pushFilters([LessThan(("ts_ns",), end)])) == []
-    [task] = reader.partitions()
-    assert isinstance(task, ReadTask)
-    assert 0 < len(task.shares[0].paths) < FILES
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])

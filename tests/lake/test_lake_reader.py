@@ -8,17 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, StringContains
 
 from wirelake.columnar.read.reader import PLAIN, TABLES
 from wirelake.lake import WirelakeSource
-from wirelake.lake.datasource.source import (
-    CaptureReader,
-    FaultError,
-    PushdownReader,
-    ReadTask,
-    Share,
-)
+from wirelake.lake.datasource.source import CaptureReader, FaultError, ReadTask, Share
 from wirelake.traffic import simulate
 
 
@@ -73,31 +66,6 @@ def test_large_captures_are_several_but_not_too_many(tmp_path: Path) -> None:
 @pytest.mark.parametrize("table", sorted(set(TABLES) - set(PLAIN)))
 def test_what_follows_clients_is_one_task(captures: Path, table: str) -> None:
     assert len(reader(captures, table=table, partitions="5").partitions()) == 1
-
-
-def test_only_a_reader_that_was_asked_to_takes_conditions(captures: Path) -> None:
-    assert type(reader(captures)) is CaptureReader
-    assert type(reader(captures, pushdown="true")) is PushdownReader
-    assert type(reader(captures, pushdown="true", table="files")) is CaptureReader
-
-
-def test_conditions_are_joined_with_the_filter(captures: Path) -> None:
-    found = reader(captures, pushdown="true", filter='kind == "push" or kind == "event"')
-    assert isinstance(found, PushdownReader)
-    left: list[Any] = [StringContains(("name",), "x")]
-    asked: list[Filter] = [EqualTo(("protocol",), "comet"), *left, GreaterThan(("ts_ns",), 0)]
-    assert list(found.pushFilters(asked)) == left
-    condition = '(kind == "push" or kind == "event") and protocol == "comet" and ts_ns > 0'
-    wanted = rows(reader(captures, filter=condition))
-    assert wanted
-    assert rows(found) == wanted
-
-
-def test_conditions_may_look_at_columns_that_are_not_wanted(captures: Path) -> None:
-    found = reader(captures, pushdown="true", columns="ts_ns")
-    assert isinstance(found, PushdownReader)
-    assert list(found.pushFilters([EqualTo(("protocol",), "comet")])) == []
-    assert rows(found) == rows(reader(captures, columns="ts_ns", filter='protocol == "comet"'))
 
 
 def test_payload_may_be_hashed(captures: Path, spoilt: Path) -> None:

@@ -3,7 +3,7 @@
 - `source`: what Spark calls: the batch readers, the stream reader, and their tasks.
 - `options`: parses and checks the options.
 - `paths`: which captures are read, offsets of a stream, the table `files`.
-- `pushdown`: filters of a query, and files that need not be read.
+- `pruning`: files that need not be read.
 
 Decoding is `wirelake.columnar.read`. This package does not import `wirelake.lake.engine`.
 """

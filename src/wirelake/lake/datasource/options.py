@@ -17,7 +17,8 @@
                     failfast: the first of them raises an error
     reveal          true shows secret fields and sign-ons; false (default) masks them
     partitions      number of tasks of a read
-    pushdown        true accepts filters that Spark pushes down, if the session allows it
+    source_pattern  regular expression for names of captures, with a group `source`, and a group
+                    `sequence` if a number in the name orders the files
 
     and for streams:
 
@@ -43,7 +44,10 @@ from typing import Any, Final
 from wirelake.columnar.read.options import TABLES, ReadOptions, table_schema
 from wirelake.protocols import registry
 from wirelake.records.filter import FilterError, tokens
+from wirelake.tables.names import Names
+from wirelake.tables.paths import LakeError
 from wirelake.wire.errors import unknown
+from wirelake.wire.paths import AddressError, local_path
 
 from .paths import Offset, OffsetError, cursors
 
@@ -51,7 +55,7 @@ __all__ = ["FILES", "OPTIONS", "PAYLOAD", "OptionError", "Pace", "Request", "par
 
 OPTIONS: Final = (
     "path", "table", "protocol", "force_protocol", "ports", "dialects", "keys", "columns", "filter",
-    "payload", "mode", "reveal", "partitions", "pushdown", "maxFilesPerTrigger",
+    "payload", "mode", "reveal", "partitions", "source_pattern", "maxFilesPerTrigger",
     "maxBytesPerTrigger", "settle", "lateness", "after",
 )  # fmt: skip
 """All option names."""
@@ -62,6 +66,13 @@ PAYLOAD: Final = {"messages": "body", "faults": "bytes"}
 
 _PATHS: Final = "paths"
 """The option in which Spark passes the list of load(["a", "b"])."""
+
+
+_NO_PUSHDOWN: Final = (
+    "unsupported option 'pushdown': Spark applies a filter that a source accepts to later queries"
+    " of the same DataFrame as well; use the option 'filter'"
+)
+"""Release 0.1.0 had this option."""
 
 
 class OptionError(ValueError):
@@ -91,7 +102,8 @@ class Request:
     read: ReadOptions
     partitions: int | None = None
     """Number of tasks; None lets the reader choose."""
-    pushdown: bool = False
+    source_pattern: str | None = None
+    """For names of captures; see `wirelake.tables.names.Names`."""
     files: bool = False
     """List the captures instead of reading them."""
     hashed: bool = False
@@ -106,6 +118,8 @@ def parse(options: Mapping[str, str]) -> Request:
     # A misspelt option that is ignored would change the result without a trace: refuse it.
     given = {name.lower(): value.strip() for name, value in options.items()}
     surplus = sorted(given.keys() - {*map(str.lower, OPTIONS), _PATHS})
+    if "pushdown" in surplus:
+        raise OptionError(_NO_PUSHDOWN)
     if surplus:
         raise OptionError(unknown("option", surplus[0], OPTIONS))
     modes = ("permissive", "failfast")
@@ -113,7 +127,7 @@ def parse(options: Mapping[str, str]) -> Request:
         _paths(given),
         _read(given),
         _partitions(given.get("partitions", "")),
-        _flag("pushdown", given.get("pushdown", "false")),
+        _pattern(given.get("source_pattern", "")),
         files=given.get("table") == FILES,
         hashed=given.get("payload") == "hash",
         failfast=_one_of("mode", given.get("mode", modes[0]).lower(), modes) == "failfast",
@@ -190,7 +204,12 @@ def _keys(text: str) -> tuple[str, ...]:
     """Return absolute paths of key logs, since executors run in other working directories."""
     found: dict[str, None] = {}
     for each in _list(text):
-        matches = sorted(glob.glob(each)) or ([each] if os.path.exists(each) else [])
+        try:
+            path = str(local_path(each))
+        except AddressError as error:
+            raise OptionError(f"keys: {error}") from None
+        # The name itself first: it may contain brackets.
+        matches = [path] if os.path.exists(path) else sorted(glob.glob(path))
         if not matches:
             raise OptionError(f"keys: no such file: {each}")
         found |= dict.fromkeys(map(os.path.abspath, matches))
@@ -257,6 +276,16 @@ def _partitions(text: str) -> int | None:
     if not text.isdecimal() or not 0 < int(text) <= 10_000:
         raise OptionError(f"invalid partitions {text!r}; expected 1-10000")
     return int(text)
+
+
+def _pattern(text: str) -> str | None:
+    if not text:
+        return None
+    try:
+        Names(text)
+    except LakeError as error:
+        raise OptionError(str(error)) from None
+    return text
 
 
 def _most(option: str, given: Mapping[str, str], example: str) -> int | None:

@@ -17,23 +17,18 @@ that arrives late must not appear in a batch that is repeated.
 from __future__ import annotations
 
 import glob
-import os
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from wirelake.capture.format.constants import Limits
-from wirelake.capture.format.items import Packet
-from wirelake.capture.format.reader import is_capture, read
 from wirelake.tables.inputs import Capture, discover, identified
+from wirelake.tables.names import first_ns
 from wirelake.tables.snapshot import Input
+from wirelake.wire.paths import AddressError, local_path
 
 __all__ = [
     "FILE_SCHEMA",
@@ -46,22 +41,20 @@ __all__ = [
     "captures",
     "cursors",
     "file_rows",
-    "first_ns",
     "folder",
     "listings",
 ]
-
-_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]+:", re.IGNORECASE)
 
 
 class PathError(ValueError):
     """A path at which there is nothing to read."""
 
 
-def captures(paths: Sequence[str]) -> list[list[Capture]]:
+def captures(paths: Sequence[str], pattern: str | None = None) -> list[list[Capture]]:
     """Return the captures at some paths: the files of each, in reading order.
 
-    Each file is listed once, with an absolute path: executors have other working directories.
+    `pattern` is that of `wirelake.tables.names.Names`. Each file is listed once, with an absolute
+    path: executors have other working directories.
     """
     if not paths:
         raise PathError(
@@ -70,7 +63,7 @@ def captures(paths: Sequence[str]) -> list[list[Capture]]:
     named: list[Capture] = []
     found = [named]
     for path in paths:
-        for each in _at(path):
+        for each in _at(path, pattern):
             if isinstance(each, Capture):
                 named.append(each)
             else:
@@ -88,33 +81,33 @@ def folder(paths: Sequence[str]) -> str:
     return str(local.absolute())
 
 
-def _at(path: str) -> Iterator[Capture | list[Capture]]:
+def _at(path: str, pattern: str | None) -> Iterator[Capture | list[Capture]]:
     """Yield single files, and whole captures."""
     local = Path(_local(path))
     if local.is_dir():
-        found = _sources(discover(local))
+        found = _sources(discover(local, pattern))
         if not found:
             raise PathError(f"{path}: no captures in this folder (*.pcap, *.pcapng, *.gz, *.zst)")
         yield from found
     elif local.exists():
-        yield identified(local)
+        yield identified(local, pattern)
     elif matches := sorted(glob.glob(str(local), recursive=True)):
-        yield from _matched(map(Path, matches))
+        yield from _matched(map(Path, matches), pattern)
     elif "," in path:  # a name may contain commas; only what does not exist is a list
         for part in filter(None, map(str.strip, path.split(","))):
-            yield from _at(part)
+            yield from _at(part, pattern)
     else:
         raise PathError(f"{path}: no such file or folder")
 
 
-def _matched(paths: Iterable[Path]) -> Iterator[list[Capture]]:
+def _matched(paths: Iterable[Path], pattern: str | None) -> Iterator[list[Capture]]:
     """Yield the sources of the folders that a glob matches, and of the files by folder."""
     files: dict[Path, list[Capture]] = {}
     for path in paths:
         if path.is_dir():
-            yield from _sources(discover(path))
+            yield from _sources(discover(path, pattern))
         else:
-            files.setdefault(path.parent, []).append(identified(path))
+            files.setdefault(path.parent, []).append(identified(path, pattern))
     for found in files.values():
         yield from _sources(found)
 
@@ -139,14 +132,10 @@ def _each_once(found: Iterable[Iterable[Capture]]) -> list[list[Capture]]:
 
 def _local(path: str) -> str:
     """Return a path without the scheme `file:`, which Spark users often write."""
-    if not _SCHEME.match(path) or Path(path).exists():
-        return path
-    parts = urlsplit(path)
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
-        raise PathError(
-            f"{path}: unsupported scheme {parts.scheme!r}; captures are read from mounted folders"
-        )
-    return unquote(parts.path)
+    try:
+        return str(local_path(path))
+    except AddressError as error:
+        raise PathError(str(error)) from None
 
 
 # -- offsets of a stream -----------------------------------------------------------------------
@@ -245,11 +234,6 @@ def _last(value: Any, source: str) -> int:
 _TASK_FILES: Final = 256
 """Files of one task: reading the start of a file is cheaper than starting a task."""
 
-_START: Final = Limits(chunk_bytes=1 << 16)
-"""Reads small chunks: only the start of a file is needed."""
-_MAX_BLOCKS: Final = 4_096
-"""Blocks to look at: facts, keys and damage may come before the first packet."""
-
 
 def _column(name: str, kind: pa.DataType, doc: str) -> pa.Field:
     return pa.field(name, kind, metadata={"doc": doc})
@@ -291,15 +275,3 @@ def file_rows(files: Sequence[Capture]) -> Iterator[pa.RecordBatch]:
     known = [name for name in FILE_SCHEMA.names if name not in seen]
     columns = {name: [getattr(each, name) for each in files] for name in known}
     yield pa.RecordBatch.from_pydict({**columns, **seen}, FILE_SCHEMA)
-
-
-def first_ns(path: str | os.PathLike[str]) -> int | None:
-    """Return the time of the first packet of a capture; None if none is found."""
-    try:
-        if is_capture(path, limits=_START):  # an unknown format would be read to its end
-            for item in islice(read(path, limits=_START), _MAX_BLOCKS):
-                if isinstance(item, Packet):
-                    return item.ts_ns
-    except OSError:
-        pass
-    return None

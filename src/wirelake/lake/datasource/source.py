@@ -3,8 +3,8 @@
     spark.read.format("wirelake").option("table", "calls").load("captures/")
     spark.readStream.format("wirelake").option("table", "files").load("captures/")
 
-`options.py` describes the options, `paths.py` which files are read, `pushdown.py` what need not be
-read. The rows are those of `wirelake read` of each source, however many tasks there are.
+`options.py` describes the options, `paths.py` which files are read, `pruning.py` which are not. The
+rows are those of `wirelake read` of each source, however many tasks there are.
 
 Captures are decoded inside `read`, which yields Arrow batches. A second Python step behind it (an
 identity mapInArrow) would make a read take 2.5 times as long, tuples instead of Arrow 2.9 times.
@@ -30,7 +30,6 @@ from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
     DataSourceStreamReader,
-    Filter,
     InputPartition,
 )
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -62,7 +61,7 @@ from .paths import (
     folder,
     listings,
 )
-from .pushdown import conditions, pruned
+from .pruning import pruned
 
 if TYPE_CHECKING:
     from wirelake.columnar.pipeline.pipeline import Item
@@ -72,7 +71,6 @@ __all__ = [
     "CaptureStream",
     "FaultError",
     "Files",
-    "PushdownReader",
     "ReadTask",
     "Share",
     "WirelakeSource",
@@ -102,11 +100,7 @@ class WirelakeSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return a batch reader."""
-        # Two classes, chosen by option: where the session does not enable pushdown, Spark rejects
-        # any reader class that defines `pushFilters`.
-        request = _narrowed(self._request, schema)
-        pushes_down = request.pushdown and not request.files
-        return PushdownReader(request) if pushes_down else CaptureReader(request)
+        return CaptureReader(_narrowed(self._request, schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a streaming reader."""
@@ -143,30 +137,11 @@ class CaptureReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Called on the driver for every plan, `explain` included."""
-        return plan(self._request, captures(self._request.paths))
+        return plan(self._request, captures(self._request.paths, self._request.source_pattern))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task. Called in a worker."""
         return read_task(self._request, partition)
-
-
-class PushdownReader(CaptureReader):
-    """Batch reader that applies filters of a query.
-
-    Spark calls `pushFilters` before `partitions`, so a filter by time also prunes files.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Apply what the filter language can express; return the rest to Spark."""
-        # All columns are known here, also those that the query does not select: it may filter by
-        # one that it does not return.
-        options = self._request.read
-        taken, rest = conditions(filters, table_schema(replace(options, columns=None)))
-        if taken:
-            whole = [f"({options.filter})"] if options.filter else []
-            chosen = replace(options, filter=" and ".join([*whole, *taken]))
-            self._request = replace(self._request, read=chosen)
-        yield from rest
 
 
 # -- streams -----------------------------------------------------------------------------------
@@ -186,7 +161,7 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 " keep; use a lake: wirelake lake run --from ... --to ... --stream"
             )
         self._request = request
-        self._watch = Watch(folder(request.paths))
+        self._watch = Watch(folder(request.paths), request.source_pattern)
         self._clock = clock
         self._frozen: tuple[list[Capture], int] | None = None
         self._latest: Offset | None = None

@@ -1,106 +1,28 @@
-"""What need not be read: rows that a query filters out, and files outside of its time range.
-
-Filters of a Spark query are translated into the filter language, so that the reader applies them.
-A filter that the language cannot express exactly as Spark means it stays with Spark. Spark calls
-`pushFilters` with single comparisons; conditions with OR never arrive.
+"""Which files need not be read: those outside of the time range of the option `filter`.
 
 Files are skipped by the time of their first packet, which costs one small read for each file. That
 is cheap beside decoding, at 60 MB/s of captures on one core (benchmarks/results/lake.json).
+
+Filters of a Spark query are not accepted (`pushFilters`). Spark 4.3 keeps the reader that has
+accepted them for the DataFrame, and uses it for every later query of the same DataFrame: after
+`df.where("kind = 'push'").count()`, `df.count()` would count pushes only. No method of a Python
+source is called that could find out.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
-
-import pyarrow as pa
-from pyspark.sql.datasource import (
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    IsNull,
-    LessThan,
-    LessThanOrEqual,
-)
+from typing import Final, NamedTuple
 
 from wirelake.columnar.read.options import ReadOptions, table_schema
 from wirelake.records import filter_nodes as n
-from wirelake.records.filter import FilterError, compile_filter
+from wirelake.records.filter import compile_filter
 from wirelake.records.schema import schema
 from wirelake.tables.inputs import Capture
+from wirelake.tables.names import first_ns
 
-from .paths import first_ns
-
-__all__ = [
-    "Range",
-    "conditions",
-    "pruned",
-    "selected_range",
-]
-
-
-_COMPARISONS: Final[dict[type[Filter], str]] = {
-    EqualTo: "==",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-}
-
-
-def conditions(filters: Sequence[Filter], schema: pa.Schema) -> tuple[list[str], list[Filter]]:
-    """Return the filters that can be translated, as text, and the others."""
-    taken: list[str] = []
-    rest: list[Filter] = []
-    for each in filters:
-        text = _text(each)
-        if text is not None and _is_valid(text, schema):
-            taken.append(text)
-        else:
-            rest.append(each)
-    return taken, rest
-
-
-def _is_valid(text: str, schema: pa.Schema) -> bool:
-    try:
-        compile_filter(text, schema)
-    except FilterError:
-        return False
-    return True
-
-
-def _text(condition: Filter) -> str | None:
-    column = ".".join(getattr(condition, "attribute", ()))
-    match condition:
-        case IsNull():
-            return f"{column} is null"
-        case IsNotNull():
-            return f"{column} is not null"
-        case In(value=values):
-            literals = [_literal(each) for each in values]
-            return None if None in literals else f"{column} in ({', '.join(map(str, literals))})"
-        case _:
-            mark = _COMPARISONS.get(type(condition))
-            literal = _literal(getattr(condition, "value", None))
-            return None if mark is None or literal is None else f"{column} {mark} {literal}"
-
-
-def _literal(value: Any) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
-    return None
-
-
-# -- files by time -----------------------------------------------------------------------------
+__all__ = ["Range", "pruned", "selected_range"]
 
 _DISORDER_NS: Final = 60 * 10**9
 """How far packets may be out of order."""
