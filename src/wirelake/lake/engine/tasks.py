@@ -19,6 +19,8 @@ from typing import Any, Final, TypeVar
 import msgspec
 import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.conf import RuntimeConfig
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from wirelake.tables.paths import LakeError
@@ -109,7 +111,11 @@ _SHARE_BYTES: Final = 8 << 20
 """Bytes of a source that are worth a task of their own."""
 _MAX_SHARES: Final = 16
 """Every share scans all packets of its source: more shares cost more than they save."""
+_NO_LIMIT: Final = (1 << 31) - 1
+_RANGE: Final = 100_000
+"""Numbers to divide among all cores: more than any cluster has."""
 _LOCAL: Final = re.compile(r"local\[(\d+)[^\]]*\]")
+"""`local[*]` and `local` are not among them: the JVM knows how many cores it may use."""
 _CLUSTER: Final = re.compile(r"local-cluster\[(\d+),\s*(\d+),.*\]")
 
 
@@ -129,15 +135,48 @@ def shares_of(sizes: Mapping[str, int], workers: int) -> dict[str, int]:
 
 
 def workers_of(spark: SparkSession) -> int:
-    """Return how many tasks a session runs in parallel; 2 if its settings do not say."""
-    master = spark.conf.get("spark.master", "") or ""
+    """Return how many tasks a session runs in parallel.
+
+    Its settings say so, or it is asked: a cluster without limits gives a session all its cores, and
+    has others in an hour.
+    """
+    stated = _stated_workers(spark.conf)
+    if stated is not None:
+        return stated
+    # The first job waits until a worker is there; before it a cluster has none, and Spark
+    # assumes two.
+    _default_partitions(spark)
+    return _default_partitions(spark)
+
+
+def _stated_workers(conf: RuntimeConfig) -> int | None:
+    """Return the number of workers that settings fix; None if they leave it to the cluster."""
+    master = conf.get("spark.master", "") or ""
     if match := _LOCAL.fullmatch(master):
         return int(match[1])
     if match := _CLUSTER.fullmatch(master):
         return int(match[1]) * int(match[2])
-    executors = spark.conf.get("spark.executor.instances", "") or ""
-    cores = spark.conf.get("spark.executor.cores", "") or "1"
-    if executors.isdecimal() and cores.isdecimal():
-        return max(1, int(executors) * int(cores))
-    most = spark.conf.get("spark.cores.max", "") or ""
-    return int(most) if most.isdecimal() else 2
+    cores = _number(conf, "spark.executor.cores") or 1
+    # Executors that are started on demand are not there before there is work for them.
+    on_demand = conf.get("spark.dynamicAllocation.enabled", "") == "true"
+    most = "spark.dynamicAllocation.maxExecutors" if on_demand else "spark.executor.instances"
+    executors = _number(conf, most)
+    if executors is not None:
+        return max(1, executors * cores)
+    return _number(conf, "spark.cores.max")
+
+
+def _number(conf: RuntimeConfig, name: str) -> int | None:
+    text = conf.get(name, "") or ""
+    # The default of some settings is the largest integer of Java, which means no limit.
+    return int(text) if text.isdecimal() and int(text) < _NO_LIMIT else None
+
+
+def _default_partitions(spark: SparkSession) -> int:
+    """Return the partitions of a range without a number of them: one for each core that is there.
+
+    Asked with a query, because Spark Connect has no SparkContext.
+    """
+    last = f.max(f.spark_partition_id()).alias("last")
+    [row] = spark.range(_RANGE).select(last).collect()
+    return 1 + int(row["last"])

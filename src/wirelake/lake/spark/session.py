@@ -42,8 +42,6 @@ _LOOPBACK: Final = "127.0.0.1"
 _ANYWHERE: Final = {
     # A segfault in a worker then shows the Python stack in the driver's exception.
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
-    # Off by default in Spark 4.3, where a reader with pushFilters then fails (option `pushdown`).
-    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
 """Settings of a session, wherever Spark runs."""
@@ -132,7 +130,7 @@ def settings(master: str, cores: int = 2, *, ui: bool = False) -> dict[str, str]
             "spark.driver.host": _LOOPBACK,
             "spark.driver.bindAddress": _LOOPBACK,
             # The default of 200 is for clusters; locally most of these tasks would be empty.
-            "spark.sql.shuffle.partitions": str(2 * cores),
+            "spark.sql.shuffle.partitions": str(2 * _local_cores(master, cores)),
             # SQL functions create this folder, by default in the current directory.
             "spark.sql.warehouse.dir": f"file:{tempfile.gettempdir()}/wirelake-warehouse",
         }
@@ -149,6 +147,17 @@ def _java_options() -> list[str]:
 def _is_local(master: str) -> bool:
     """Return whether everything runs locally, as with local[2] or local-cluster[2,1,1024]."""
     return master.startswith("local")
+
+
+def _local_cores(master: str, cores: int) -> int:
+    """Return the cores of a local master: local[4], local[*], local-cluster[2,1,1024]."""
+    counts = re.findall(r"[\d*]+", master)
+    if master.startswith("local-cluster"):
+        return int(counts[0]) * int(counts[1]) if len(counts) > 1 else cores
+    if master == "local":
+        return 1
+    first = counts[0] if counts else ""
+    return (os.cpu_count() or cores) if first == "*" else int(first or cores)
 
 
 def _python() -> str:
