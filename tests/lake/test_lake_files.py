@@ -38,7 +38,7 @@ def test_a_huge_file_costs_no_more_than_a_small_one(tmp_path: Path) -> None:
             out.truncate(HUGE)
     assert [(each.source, each.bytes) for each in discover(tmp_path)] == [
         ("a", HUGE),
-        ("zeros", HUGE),
+        ("zeros.pcap", HUGE),
     ]
     assert first_ns(capture) == 7_000
     assert first_ns(tmp_path / "zeros.pcap") is None

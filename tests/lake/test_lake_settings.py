@@ -49,6 +49,7 @@ def test_tasks_write_no_more_than_is_wanted(
 ) -> None:
     done = decode(
         DecodeTask(
+            sequences=(),
             source="edge-a",
             files=tuple(str(path) for path in sorted(captures.glob("edge-a-*"))),
             share=0,

@@ -9,7 +9,7 @@ Read it in this order:
 - `paths`, `snapshot`, `log`: the folder of a lake and its errors, the records of the log and the
   state at a commit, the log itself.
 - `cleanup`, `writer`: how a commit is made, and what happens after a kill.
-- `inputs`: which captures are read next.
+- `names`, `inputs`: the source and the order of captures, and which are read next.
 - `parquet`, `query`: files to rows, as Arrow batches and in DuckDB.
 - `status`, `check`: reports about a lake. `maintenance`: compaction and expiry.
 - `report`: traffic, latency and errors. `export`: Delta Lake and Iceberg.

@@ -16,20 +16,18 @@ the admitted files.
 
 from __future__ import annotations
 
+import functools
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from wirelake.capture.format.constants import Limits
-from wirelake.capture.format.items import Section
-from wirelake.capture.format.reader import elements, is_capture
 from wirelake.capture.format.writer import is_being_written
 
-from .paths import LakeError
+from .names import CAPTURE, Contents, Names, OrderedBy, contents, has_rotated, is_time
+from .paths import LakeError, absolute_path
 from .snapshot import OPEN, Input, Snapshot, Source
 
 __all__ = [
@@ -50,15 +48,7 @@ LATENESS_S: Final = 600.0
 SETTLE_S: Final = 10.0
 """Time since the last write after which a file is considered complete."""
 _MAX_GAP: Final = 1_000_000
-"""Numbers further apart than this are dates or times in the file names, not a count of files."""
-_NAME: Final = re.compile(
-    r"(?P<stem>.+)\.(pcap|pcapng|cap|ntar)(?P<rotated>\d{0,9})(\.(gz|zst))?", re.IGNORECASE
-)
-_NUMBERED: Final = re.compile(r"(?P<source>(.*\D)?)(?P<number>\d{1,18})")
-_RING: Final = re.compile(r"(?P<source>.+)_(?P<number>\d{5,9})_\d{14}")
-"""Names of dumpcap's ring buffer: a number, and the time when the file was created."""
-_HEAD: Final = Limits(chunk_bytes=4_096)
-"""Only the first section header of a file is read."""
+"""Numbers further apart than this are times, not a count of files."""
 
 
 class Capture(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +60,15 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute path."""
     bytes: int
     mtime_ns: int
-    is_recording: bool = False
+    ordered_by: OrderedBy = "number"
+    """What the sequence number comes from."""
+    number: int | None = None
+    """Number in the name of a file that is ordered by time; see `Place`."""
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether a recorder wrote it, which gives files their names when they are complete."""
+        return self.ordered_by == "recording"
 
     @property
     def name(self) -> str:
@@ -85,6 +83,7 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
             path=self.path,
             bytes=self.bytes,
             mtime_ns=self.mtime_ns,
+            ordered_by=self.ordered_by,
             fault=fault,
         )
 
@@ -106,64 +105,78 @@ class Admission(msgspec.Struct, kw_only=True):
 class Watch:
     """A folder of captures that is listed repeatedly; each file is opened once."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, include_open: bool = False):
-        self._folder = Path(folder).absolute()
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        pattern: str | None = None,
+        *,
+        include_open: bool = False,
+    ):
+        """`pattern` is that of `Names`."""
+        self._folder = absolute_path(folder)
+        self._names = Names(pattern)
         self._include_open = include_open
         self.open: list[Capture] = []
         """Recordings that the last listing left out because they are not sealed. With
         `include_open`, only those that a recorder is writing."""
-        self._origins: dict[tuple[str, int], tuple[str, int] | None] = {}
+        self._contents: dict[tuple[str, int], Contents] = {}
 
     def look(self) -> list[Capture]:
         """List the captures by source and sequence number. Raises LakeError."""
         if not self._folder.is_dir():
             raise LakeError(f"{self._folder}: no such folder of captures")
-        captures = [self._capture(*each) for each in _files(self._folder)]
+        found = list(_files(self._folder))
+        rotated = {(os.path.dirname(path), stem) for path, stem, number, _ in found if number}
+
+        def is_rotated(folder: str, stem: str) -> bool:
+            return (folder, stem) in rotated
+
+        captures = [self._capture(path, status, is_rotated) for path, _, _, status in found]
         sealed = {each.path for each in captures}
         self.open = []
-        for each in (self._capture(*found) for found in _files(self._folder, OPEN)):
-            if each.path.removesuffix(OPEN) in sealed:
+        for path, _, _, status in _files(self._folder, OPEN):
+            if path.removesuffix(OPEN) in sealed:
                 continue  # repaired: the copy has everything
-            left_out = not self._include_open or is_being_written(each.path)
-            (self.open if left_out else captures).append(each)
+            left_out = not self._include_open or is_being_written(path)
+            (self.open if left_out else captures).append(self._capture(path, status, is_rotated))
         # A stream lists the folder at each trigger. Only files that are new or were written to are
         # opened; those that are gone are forgotten.
-        origins = self._origins
-        self._origins = {
-            key: origins[key]
-            for each in [*captures, *self.open]
-            if (key := (each.path, each.mtime_ns)) in origins
-        }
+        kept = {(each.path, each.mtime_ns) for each in [*captures, *self.open]}
+        self._contents = {key: each for key, each in self._contents.items() if key in kept}
         return sorted(captures, key=lambda each: (each.source, each.sequence, each.path))
 
-    def _capture(self, path: str, stem: str, status: os.stat_result) -> Capture:
+    def one(self, path: Path) -> Capture:
+        """Return one capture, whatever its name, as a listing has it."""
+        return self._capture(str(path), path.stat(), has_rotated)
+
+    def _capture(
+        self, path: str, status: os.stat_result, is_rotated: Callable[[str, str], bool]
+    ) -> Capture:
         key = (path, status.st_mtime_ns)
-        if key not in self._origins:
-            self._origins[key] = _origin(path)
-        origin = self._origins[key]
-        source, sequence = origin or _named(stem)
+        if key not in self._contents:
+            self._contents[key] = contents(path, status.st_mtime_ns)
+        place = self._names.place(path, self._contents[key], is_rotated)
         below = os.path.relpath(os.path.dirname(path), self._folder)
         return Capture(
-            source=source if below == "." else f"{below}/{source}",
-            sequence=sequence,
+            source=place.source if below == "." else f"{below}/{place.source}",
+            sequence=place.sequence,
             path=path,
             bytes=status.st_size,
             mtime_ns=status.st_mtime_ns,
-            is_recording=origin is not None,
+            ordered_by=place.ordered_by,
+            number=place.number,
         )
 
 
-def discover(folder: str | os.PathLike[str]) -> list[Capture]:
+def discover(folder: str | os.PathLike[str], pattern: str | None = None) -> list[Capture]:
     """List the captures in a folder and its subfolders. Raises LakeError."""
-    return Watch(folder).look()
+    return Watch(folder, pattern).look()
 
 
-def identified(path: str | os.PathLike[str]) -> Capture:
+def identified(path: str | os.PathLike[str], pattern: str | None = None) -> Capture:
     """Return one capture, whatever its name, as a listing of its folder has it."""
     file = Path(path).absolute()
-    match = _NAME.fullmatch(file.name)
-    stem = file.name if match is None else _stem(match)
-    return Watch(file.parent)._capture(str(file), stem, file.stat())
+    return Watch(file.parent, pattern).one(file)
 
 
 def unchanged(before: Iterable[Capture], after: Iterable[Capture]) -> frozenset[str]:
@@ -174,12 +187,12 @@ def unchanged(before: Iterable[Capture], after: Iterable[Capture]) -> frozenset[
     )
 
 
-def _files(folder: Path, suffix: str = "") -> Iterator[tuple[str, str, os.stat_result]]:
-    """Yield path, stem and status of captures whose names have this suffix after the extension."""
+def _files(folder: Path, suffix: str = "") -> Iterator[tuple[str, str, str, os.stat_result]]:
+    """Yield path, stem and rotation number of captures, with this suffix after the extension."""
     for below, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for name in names:
-            match = _NAME.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
+            match = CAPTURE.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
             if match is None or name.startswith("."):
                 continue
             path = os.path.join(below, name)
@@ -188,35 +201,7 @@ def _files(folder: Path, suffix: str = "") -> Iterator[tuple[str, str, os.stat_r
             except OSError:
                 continue  # deleted since it was listed
             if os.path.isfile(path):
-                yield path, _stem(match), status
-
-
-def _stem(match: re.Match[str]) -> str:
-    """Return the name without its extension; tcpdump appends its number: trace.pcap2."""
-    return f"{match['stem']}-{match['rotated']}" if match["rotated"] else match["stem"]
-
-
-def _origin(path: str) -> tuple[str, int] | None:
-    """Return source and sequence number of a recording; None if it is not one or unreadable."""
-    try:
-        # `elements` would search a file that is not a capture to its end.
-        first = next(elements(path, limits=_HEAD), None) if is_capture(path, limits=_HEAD) else None
-    except OSError:
-        return None
-    if isinstance(first, Section) and first.source is not None and first.sequence is not None:
-        return first.source, first.sequence
-    return None
-
-
-def _named(stem: str) -> tuple[str, int]:
-    """Return source and sequence number from a file name."""
-    if ring := _RING.fullmatch(stem):
-        return ring["source"], int(ring["number"])
-    match = _NUMBERED.fullmatch(stem)
-    if match is None:
-        return stem, 0
-    source = match["source"]
-    return source[:-1] if source.endswith(("-", "_", ".")) else source, int(match["number"])
+                yield path, match["stem"], match["rotated"], status
 
 
 # -- admission -----------------------------------------------------------------------------------
@@ -250,7 +235,7 @@ def admit(
     candidates: list[Capture] = []
     for source, files in by_source.items():
         bound = None if up_to is None else up_to.get(source, -1)
-        queue = _Queue(rules, snapshot.sources.get(source) or Source(), bound, admission)
+        queue = _Queue(rules, snapshot, source, bound, admission)
         candidates += queue.admitted(files)
     _limit(candidates, admission, max_files, max_bytes)
     return admission
@@ -288,16 +273,28 @@ class _Rules(msgspec.Struct, frozen=True):
 class _Queue:
     """The files of one source, in the order of their sequence numbers."""
 
-    def __init__(self, rules: _Rules, source: Source, bound: int | None, admission: Admission):
+    def __init__(
+        self,
+        rules: _Rules,
+        snapshot: Snapshot,
+        source: str,
+        bound: int | None,
+        admission: Admission,
+    ):
         self._rules = rules
-        self._source = source
+        self._snapshot = snapshot
+        self._source = snapshot.sources.get(source) or Source()
+        self._folder = source.rpartition("/")[0]
         self._bound = bound
         self._admission = admission
-        self._last = source.last
-        self._first = source.first
+        self._last = self._source.last
+        self._first = self._source.first
+        self._numbers: set[int | None] = set()
+        """Numbers in the names of files that are listed."""
 
     def admitted(self, files: list[Capture]) -> Iterator[Capture]:
         """Yield the files that may be read; add the others to refused or waiting."""
+        self._numbers = {each.number for each in files}
         new = [each for each in files if not self._is_consumed(each)]
         highest = max((each.sequence for each in new), default=0)
         first_waiting = ""
@@ -320,28 +317,57 @@ class _Queue:
         # another size is not consumed, but its sequence is, so `admitted` refuses it as late: what
         # was read of it is in the tables, and the rest cannot be folded after its successors.
         known = self._source.known(capture.sequence, capture.name)
-        return known is not None and (known.fault is not None or known.bytes == capture.bytes)
+        if known is not None:
+            return known.fault is not None or known.bytes == capture.bytes
+        # Its place may have changed: an older version had other rules for names, and a file that
+        # tcpdump continues in others gets its place from them. A ring buffer writes a name again,
+        # and then the contents begin later.
+        other = self._snapshot.named(self._folder, capture.name)
+        if other is None or other.bytes != capture.bytes:
+            return False
+        moved = is_time(other.sequence) and is_time(capture.sequence)
+        return not moved or other.mtime_ns == capture.mtime_ns
 
     def _wait_reason(self, capture: Capture, highest: int) -> str:
         if self._bound is not None and capture.sequence > self._bound:
             return "not requested yet"
         if not self._rules.is_complete(capture, has_later=capture.sequence < highest):
             return "may still be growing"
-        if self._is_next(capture.sequence) or self._rules.has_waited(capture):
+        if self._rules.has_waited(capture):
+            return ""
+        if is_time(capture.sequence):
+            missing = capture.number is not None and not self._has_number(capture.number - 1)
+            return f"number {(capture.number or 0) - 1} is missing" if missing else ""
+        if self._is_next(capture.sequence):
             return ""
         return f"sequence {capture.sequence - 1} is missing"
 
+    def _has_number(self, number: int) -> bool:
+        """Return whether a file with a number in its name is there, or was read before.
+
+        A capture begins with the number 0 or 1, or has none in the name of its first file.
+        """
+        if number <= 0 or number in self._numbers:
+            return True
+        return any(_number(each.name) == number for each in self._source.inputs)
+
     def _is_next(self, sequence: int) -> bool:
-        # Numbers in names may be dates (20240131) or times. They have gaps by nature, so a file
-        # must not wait for the number before it.
+        # Numbers in names may be times of some kind. They have gaps by nature, so a file must not
+        # wait for the number before it.
         if self._last is None or self._first is None:
             return sequence <= 1 or sequence > _MAX_GAP
         return (
             sequence == self._last + 1
             or sequence - self._last > _MAX_GAP
-            # The first one tells: dates of files an hour apart may differ by less than a million.
+            # The first one tells: times of files an hour apart may differ by less than a million.
             or self._first > _MAX_GAP
         )
+
+
+@functools.cache
+def _number(name: str) -> int | None:
+    """Return the number in the name of a file that is ordered by time."""
+    return Names().named(name).number
 
 
 def _limit(

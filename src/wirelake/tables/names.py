@@ -21,6 +21,7 @@ from typing import Final, Literal, NamedTuple
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Packet, Section
 from wirelake.capture.format.reader import elements, is_capture, read
+from wirelake.capture.format.writer import OPEN_SUFFIX
 
 from .paths import LakeError
 
@@ -143,7 +144,7 @@ class Names:
         found = None if self._pattern is None else self._pattern.fullmatch(name)
         if found is not None:
             return _by_pattern(found.groupdict())
-        match = CAPTURE.fullmatch(name)
+        match = CAPTURE.fullmatch(name.removesuffix(OPEN_SUFFIX))
         stem, rotated = (name, "") if match is None else (match["stem"], match["rotated"])
         if ring := _RING.fullmatch(stem):
             return _numbered(ring["source"], int(ring["number"]))

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from .inputs import LATENESS_S, SETTLE_S, Watch, admit
 from .log import Log
-from .paths import is_public
+from .parquet import batches
+from .paths import LakeError, is_public
 from .snapshot import Record, Snapshot, time_ns_of
 
 __all__ = ["SourceStatus", "Status", "TableStatus", "WaitingFile", "status"]
@@ -45,6 +49,9 @@ class SourceStatus(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int
     refused: int
     last_sequence: int | None
+    ordered_by: list[str] = []
+    """What decides the order of its captures: recording, pattern, number (in names), time (of the
+    first packets). Several if its names changed; none if an older version read them."""
 
 
 class WaitingFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,6 +83,11 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Messages per second in the last steps; None if there were none."""
     bytes_per_s: float | None
     """Bytes of captures per second in the last steps."""
+    source_pattern: str | None = None
+    """Pattern for the names of captures that the lake was created with."""
+    cut_connections: int | None = None
+    """Connections that continue in another source, where they are counted again: their captures
+    belong to one source. None if the lake has no table `connections`."""
     waiting: list[WaitingFile] = []
     backlog_files: int = 0
     backlog_bytes: int = 0
@@ -98,7 +110,7 @@ def status(
     now = time.time_ns() if now_ns is None else now_ns
     log = Log(root)
     snapshot = log.snapshot()
-    watch = None if captures is None else Watch(captures)
+    watch = None if captures is None else Watch(captures, snapshot.settings.get("source_pattern"))
     waiting = [] if watch is None else _waiting(watch, snapshot, now, lateness_s, settle_s)
     unsealed = [] if watch is None else watch.open
     steps = _last_steps(log, snapshot.commit)
@@ -112,6 +124,8 @@ def status(
         sources=_sources(snapshot),
         rows_per_s=_rate(steps, _message_rows),
         bytes_per_s=_rate(steps, _input_bytes),
+        source_pattern=snapshot.settings.get("source_pattern"),
+        cut_connections=_cut_connections(log, snapshot),
         waiting=waiting,
         backlog_files=len(waiting),
         backlog_bytes=sum(each.bytes for each in waiting),
@@ -156,6 +170,7 @@ def _sources(snapshot: Snapshot) -> list[SourceStatus]:
                 bytes=sum(each.bytes for each in read),
                 refused=len(source.inputs) - len(read),
                 last_sequence=source.last,
+                ordered_by=sorted({each.ordered_by for each in read if each.ordered_by}),
             )
         )
     return found
@@ -183,6 +198,57 @@ def _waiting(
         )
         for each, why in sorted(entries, key=lambda entry: (entry[0].source, entry[0].sequence))
     ]
+
+
+# -- connections in two sources ----------------------------------------------------------------
+
+_CUT_SLACK_NS = 60 * 10**9
+"""How far the parts of a connection may overlap: packets at the edge of a file are reordered."""
+
+
+def _cut_connections(log: Log, snapshot: Snapshot) -> int | None:
+    """Count connections without a start that continue one without an end.
+
+    Within a source a connection continues from file to file in one row. So two such rows belong to
+    two sources, or a capture between them was refused.
+    """
+    try:
+        return _count_cut(log, snapshot) if snapshot.files("connections") else None
+    except (LakeError, pa.ArrowException):
+        return None  # a file is missing or damaged, which is for `verify` to report
+
+
+def _count_cut(log: Log, snapshot: Snapshot) -> int:
+    ends = ("client_address", "client_port", "server_address", "server_port")
+    rows = _open_ended(log, snapshot, (*ends, "opened_ns", "closed_ns", "first_ns", "last_ns"))
+    without_end: dict[frozenset[tuple[str, int]], list[tuple[int, int]]] = {}
+    without_start = []
+    for row in rows:
+        # Both directions: which end is the client is a guess without the start.
+        key = frozenset(
+            {
+                (row["client_address"], row["client_port"]),
+                (row["server_address"], row["server_port"]),
+            }
+        )
+        if row["closed_ns"] is None:
+            without_end.setdefault(key, []).append((row["first_ns"], row["last_ns"]))
+        if row["opened_ns"] is None:
+            without_start.append((key, row["first_ns"]))
+    return sum(
+        any(first < begins and last <= begins + _CUT_SLACK_NS for first, last in without_end[key])
+        for key, begins in without_start
+        if key in without_end
+    )
+
+
+def _open_ended(log: Log, snapshot: Snapshot, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
+    """Yield the connections whose start or end was not captured; the others are whole."""
+    for batch in batches(log.layout.root, "connections", columns=columns, commit=snapshot.commit):
+        whole = pc.and_(
+            pc.is_valid(batch.column("opened_ns")), pc.is_valid(batch.column("closed_ns"))
+        )
+        yield from batch.filter(pc.invert(whole)).to_pylist()
 
 
 # -- speed -------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -90,18 +90,45 @@ def _print(current: Status, *, backlog: bool) -> None:
         "not final", "files",
     )  # fmt: skip
     _print_rows(
-        ("source", "captures", "bytes", "last", "refused"),
+        ("source", "captures", "bytes", "ordered by", "last", "refused"),
         (
             (
                 printable(each.source), f"{each.files:,}", bytes_text(each.bytes),
-                "–" if each.last_sequence is None else str(each.last_sequence),
+                ", ".join(_ORDERS[name] for name in each.ordered_by) or "–",
+                _sequence(each.last_sequence),
                 f"{each.refused:,}",
             )
             for each in current.sources
         ),
     )  # fmt: skip
+    if current.source_pattern is not None:
+        click.echo(f"\nsource pattern: {printable(current.source_pattern)}")
+    if current.cut_connections:
+        cut = counted(current.cut_connections, "connection")
+        click.echo(
+            f"\n{cut} cut: continued in another source, or after a refused capture; captures that"
+            "\n  belong together need names of one source, or --source-pattern in a new lake"
+        )
     if backlog:
         _print_backlog(current)
+
+
+_ORDERS: Final = {
+    "recording": "recorder",
+    "pattern": "pattern",
+    "number": "number in name",
+    "time": "first packet",
+}
+"""What decides the order of captures, as it is printed."""
+
+
+def _sequence(last: int | None) -> str:
+    from wirelake.tables.names import is_time
+    from wirelake.tables.report.sheets import time_text
+
+    if last is None:
+        return "–"
+    return time_text(last) if is_time(last) else str(last)
 
 
 def _print_backlog(current: Status) -> None:
@@ -132,7 +159,9 @@ def _print_rows(headings: Sequence[str], rows: Iterable[Sequence[str]], *minor: 
     cells = list(rows)
     if not cells:
         return
-    numbers = [at > 0 and heading != "reason" for at, heading in enumerate(headings)]
+    numbers = [
+        at > 0 and heading not in ("reason", "ordered by") for at, heading in enumerate(headings)
+    ]
     click.echo()
     print_table(headings, numbers, cells, minor)
 

@@ -7,6 +7,7 @@ the tables would also contain if the source ended here.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -20,7 +21,9 @@ from wirelake.columnar.pipeline.state import PipelineState
 from wirelake.columnar.state_format import NewerStateError, StateError, check_header
 from wirelake.columnar.state_format import decode as decode_state
 from wirelake.columnar.state_format import encode as encode_state
-from wirelake.tables.paths import DamagedError
+from wirelake.tables.names import contents, is_time
+from wirelake.tables.parquet import check_file
+from wirelake.tables.paths import DamagedError, is_public
 from wirelake.tables.snapshot import AddedFile
 from wirelake.tables.writer import Writer
 
@@ -63,6 +66,8 @@ class DecodeTask(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     files: tuple[str, ...]
+    sequences: tuple[int, ...]
+    """Sequence numbers of the files."""
     share: int
     shares: int
     states: tuple[str, ...]
@@ -106,6 +111,9 @@ def decode(task: DecodeTask) -> Decoded:
             written = outputs.close()
     except StateError as error:
         return _failed(task, Failure(unusable(error)))
+    overwritten = next(filter(None, map(_overwritten, task.files, task.sequences)), None)
+    if overwritten is not None:
+        return _failed(task, overwritten)
     return Decoded(
         source=task.source,
         share=task.share,
@@ -128,6 +136,20 @@ def _unreadable(path: str) -> Failure | None:
     except OSError as error:
         return Failure(f"cannot read {path}: {error.strerror}", path, "unreadable_file")
     return None
+
+
+def _overwritten(path: str, sequence: int) -> Failure | None:
+    """Return a failure if a file has other contents than those that were admitted.
+
+    A ring buffer of tcpdump writes its oldest file again, perhaps while it is read.
+    """
+    if not is_time(sequence):
+        return None
+    try:
+        begins = contents(path, os.stat(path).st_mtime_ns).begin_ns
+    except OSError:
+        begins = None
+    return None if begins == sequence else Failure(f"{path} was replaced", path, "vanished_file")
 
 
 def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
@@ -207,19 +229,23 @@ def _load(path: str) -> SourceState:
 
 
 def check_states(writer: Writer) -> None:
-    """Check the headers of all states of a lake. Raises DamagedError.
+    """Check that the state of a lake is whole and of this version. Raises LakeError.
 
     A run calls it before it starts Spark. Otherwise the first task would find out: seconds later,
-    and in a stream not before the first capture arrives.
+    with the traceback of a worker, and in a stream not before the first capture arrives.
     """
-    states = [file for file in writer.snapshot.all_files() if file.path.endswith(".state")]
+    states = [file for file in writer.snapshot.all_files() if not is_public(file.table)]
     for file in sorted(states, key=lambda file: file.path):
         path = writer.layout.resolve(file.path, writer.snapshot)
         try:
-            with path.open("rb") as state:
-                check_header(state.read(_HEADER_BYTES))
+            if path.suffix == ".state":
+                with path.open("rb") as state:
+                    check_header(state.read(_HEADER_BYTES))
+            check_file(file, path)
         except StateError as error:
             raise DamagedError(unusable(type(error)(f"{path}: {error}"))) from None
+        except DamagedError as error:
+            raise DamagedError(unusable(StateError(str(error)))) from None
 
 
 def unusable(error: StateError) -> str:

@@ -21,8 +21,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from wirelake.records.schema import schema
-from wirelake.tables.parquet import ParquetOut, stats
-from wirelake.tables.paths import DamagedError, LakeError
+from wirelake.tables.parquet import ParquetOut, added_file
+from wirelake.tables.paths import DamagedError, LakeError, absolute_path
 from wirelake.tables.snapshot import AddedFile, Input, Record
 from wirelake.tables.writer import Writer
 
@@ -30,7 +30,7 @@ from .cross_connection import merge
 from .decoding import STATE, Decoded, DecodeTask, decode
 from .settings import Settings
 from .step import Step
-from .tasks import NO_ROOM, run_tasks, shares_of
+from .tasks import NO_ROOM, run_tasks, shares_of, workers_of
 from .tunnels import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
 from .tunnels import STATE as TUNNEL_STATE
 from .watermarks import Reached, complete_ns, expected_ns, watermark_ns
@@ -70,16 +70,17 @@ class Engine:
         settings: Settings,
         *,
         keys: Iterable[str] = (),
-        workers: int = 2,
+        workers: int | None = None,
         lateness_s: float = 600,
         window_bytes: int | None = None,
         on_step: OnStep | None = None,
     ):
-        """`workers` is the number of parallel tasks, `lateness_s` how far sources may be apart."""
+        """`workers` is the number of parallel tasks, by default those that Spark has at each step.
+        `lateness_s` is how far sources may be apart."""
         self._spark = spark
         self._writer = writer
         self._settings = settings.agreed(writer.snapshot.settings)
-        self._keys = tuple(map(os.path.abspath, keys))
+        self._keys = tuple(str(absolute_path(each)) for each in keys)
         self._workers = workers
         self._lateness_ns = int(lateness_s * 1e9)
         self._window_bytes = window_bytes
@@ -155,11 +156,12 @@ class Engine:
         for each in inputs:
             by_source.setdefault(each.source, []).append(each)
         sizes = {source: sum(i.bytes for i in files) for source, files in by_source.items()}
-        shares = shares_of(sizes, self._workers)
+        shares = shares_of(sizes, self._workers or workers_of(self._spark))
         tasks = [
             DecodeTask(
                 source=source,
                 files=tuple(each.path for each in files),
+                sequences=tuple(each.sequence for each in files),
                 share=share,
                 shares=shares[source],
                 states=tuple(file.path for file in _of_source(step.kept(STATE), source)),
@@ -214,8 +216,7 @@ class Engine:
         path = f"{step.work('refused')}/refused.parquet"
         with ParquetOut(path, columns) as out:
             out.write(pa.RecordBatch.from_pylist(rows, columns))
-        known = stats(path)
-        step.add([AddedFile(table="faults", path=path, rows=known.rows, bytes=known.bytes)])
+        step.add([added_file("faults", path)])
 
     def _tunnels(self, step: Step, mtimes: _Mtimes) -> None:
         # A lake without relay traffic does not pay for four tasks in each step.

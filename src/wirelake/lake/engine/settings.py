@@ -69,6 +69,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Show secret fields and the content of sign-ons."""
     tables: tuple[str, ...] = TABLES
     """The tables that are kept."""
+    source_pattern: str | None = None
+    """Regular expression for names of captures; see `wirelake.tables.names.Names`."""
 
     def to_record(self) -> dict[str, Any]:
         """Return the settings as the log stores them."""
