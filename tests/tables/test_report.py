@@ -91,16 +91,24 @@ def test_traffic_adds_up(report: Report) -> None:
 
 def test_targets(report: Report, db: duckdb.DuckDBPyConnection) -> None:
     latencies: dict[tuple[str, str], list[int]] = {}
-    for protocol, target, latency in rows(db, "calls", "protocol", "target", "latency_ns"):
+    unanswered: Counter[tuple[str, str]] = Counter()
+    columns = ("protocol", "target", "latency_ns", "outcome")
+    for protocol, target, latency, outcome in rows(db, "calls", *columns):
         if latency is not None:
             latencies.setdefault((protocol, target), []).append(latency)
-    assert {(each.protocol, each.target) for each in report.targets} == latencies.keys()
+        unanswered[protocol, target] += outcome in ("lost", "unknown")
+    wanted = latencies.keys() | {key for key, count in unanswered.items() if count}
+    assert {(each.protocol, each.target) for each in report.targets} == wanted
+    assert unanswered.total() > 0
     for each in report.targets:
-        own = sorted(latencies[each.protocol, each.target])  # type: ignore[index]
-        assert each.calls == len(own)
+        own = sorted(latencies.get((each.protocol, each.target), []))  # type: ignore[arg-type]
+        assert each.calls == len(own) + unanswered[each.protocol, each.target]  # type: ignore[index]
+        if not own:
+            assert each.mean_ns is None
+            continue
         assert each.mean_ns == pytest.approx(sum(own) / len(own), abs=1)
         check_percentiles(own, each)
-    worst = [each.p99_ns for each in report.targets]
+    worst = [each.p99_ns for each in report.targets if each.p99_ns is not None]
     assert worst == sorted(worst, reverse=True)
 
 
@@ -114,7 +122,7 @@ def check_percentiles(latencies: list[int], found: Any) -> None:
 
 
 def test_latencies_over_time(report: Report) -> None:
-    calls = sum(each.calls for each in report.targets)
+    calls = sum(each.calls - each.lost - each.unknown for each in report.targets)
     assert sum(each.calls for each in report.latency) == calls
     assert sum(each.calls for each in report.latency_cells) == calls
     by_start = Counter[int]()
@@ -173,6 +181,7 @@ def test_targets_know_their_failures(report: Report, db: duckdb.DuckDBPyConnecti
     for each in report.targets:
         assert each.failed == outcomes[each.protocol, each.target, "failed"]
         assert each.lost == outcomes[each.protocol, each.target, "lost"]
+        assert each.unknown == outcomes[each.protocol, each.target, "unknown"]
     assert sum(each.failed for each in report.targets) > 0
 
 
@@ -315,6 +324,17 @@ def test_percentiles_of_any_latencies() -> None:
             (found,) = make_report(db).targets
         assert found.calls == len(own)
         check_percentiles(own, found)
+
+
+def test_a_target_that_never_answers_is_listed_first() -> None:
+    slow = {"protocol": "esnp", "target": "a/slow", "response_ns": 1, "latency_ns": 10**9}
+    dead = {"protocol": "esnp", "target": "a/dead", "request_ns": 1, "outcome": "lost"}
+    with made(calls=[{**slow, "outcome": "answered"}, dead, {**dead, "outcome": "unknown"}]) as db:
+        found = make_report(db).targets
+    assert [(each.target, each.calls, each.lost, each.unknown) for each in found] == [
+        ("a/dead", 2, 1, 1), ("a/slow", 1, 0, 0),
+    ]  # fmt: skip
+    assert found[0].p99_ns is None
 
 
 def test_a_single_call_is_exact() -> None:

@@ -11,6 +11,7 @@ import pytest
 from wirelake.tables.check import Problem, check
 from wirelake.tables.log import Log
 from wirelake.tables.paths import LakeError
+from wirelake.tables.snapshot import sealed
 from wirelake.tables.writer import Writer
 
 from .made_lakes import add_rows, call, capture, commit_calls, write_rows
@@ -59,13 +60,19 @@ def test_a_file_that_was_cut(lake: Path) -> None:
 def test_a_file_that_was_damaged(lake: Path) -> None:
     path = lake / "coverage/3/part.parquet"
     path.write_bytes(bytes(path.stat().st_size))
+    assert codes(lake) == [("wrong_checksum", "coverage/3/part.parquet")]
+    record = Log(lake).layout.record(3)
+    add = msgspec.json.decode(record.read_bytes())["add"]
+    without = [{name: each[name] for name in each if name != "checksum"} for each in add]
+    edited(record, add=without)  # as an older version did
     assert codes(lake) == [("damaged_file", "coverage/3/part.parquet")]
 
 
 def edited(path: Path, **fields: Any) -> None:
     """Changes a record of the log."""
     said = msgspec.json.decode(path.read_bytes())
-    path.write_bytes(msgspec.json.encode({**said, **fields}))
+    del said["checksum"]
+    path.write_bytes(sealed(msgspec.json.encode({**said, **fields})))
 
 
 def test_another_number_of_rows(lake: Path) -> None:

@@ -242,3 +242,14 @@ def test_what_cannot_be_exported(
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(LakeError, match=r"pip install 'wirelake\[delta\]'"):
         export(lake, tmp_path / "out", "delta")
+
+
+def test_columns_without_statistics_are_no_warnings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Writer(tmp_path / "lake", create={}) as writer, writer.begin() as step:
+        row = message(1, "comet", comet={"auth": {"client_id": "c1"}}, ids=["a"], body=b"")
+        add_rows(step, "messages", [row], protocol="comet")
+        step.commit("advance")
+    export(tmp_path / "lake", tmp_path / "out", "iceberg", ["messages"])
+    assert caplog.messages == []

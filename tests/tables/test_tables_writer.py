@@ -15,7 +15,7 @@ from wirelake.tables import cleanup as sweeping
 from wirelake.tables.log import CHECKPOINT_EVERY, Log
 from wirelake.tables.parquet import table
 from wirelake.tables.paths import LakeError, Layout
-from wirelake.tables.snapshot import FORMAT
+from wirelake.tables.snapshot import FORMAT, sealed
 from wirelake.tables.writer import Writer
 
 from .made_lakes import SECOND, Clock, add_rows, call, capture, commit_calls
@@ -292,13 +292,15 @@ def test_no_lake_is_made_among_other_files(tmp_path: Path) -> None:
 
 def test_a_newer_lake_is_left_alone(lake: Path) -> None:
     record = Log(lake).layout.record(0)
-    record.write_text(record.read_text().replace('"format": 1', f'"format": {FORMAT + 1}'))
+    head = record.read_text().rpartition(",")[0]
+    newer = head.replace(f'"format": {FORMAT}', f'"format": {FORMAT + 1}')
+    record.write_bytes(sealed(f"{newer}}}".encode()))
     left = lake / "_staging" / "1-newer"
     left.mkdir(parents=True)
-    with pytest.raises(LakeError, match="unsupported log format 2"), Writer(lake):
+    with pytest.raises(LakeError, match=f"unsupported log format {FORMAT + 1}"), Writer(lake):
         pass
     assert left.is_dir()
-    with pytest.raises(LakeError, match="unsupported log format 2"), Writer(lake):
+    with pytest.raises(LakeError, match=f"unsupported log format {FORMAT + 1}"), Writer(lake):
         pass  # and the lock is free
 
 
@@ -349,17 +351,19 @@ def test_checkpoints_are_written_on_the_way(lake: Path, monkeypatch: pytest.Monk
     assert len(again.removed) < 20
 
 
-def test_files_are_synced_when_that_is_wanted(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_synced_unless_that_is_turned_off(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[str] = []
 
     def noted(file: int) -> None:
         synced.append(os.path.basename(os.readlink(f"/proc/self/fd/{file}")))
 
     monkeypatch.setattr("os.fsync", noted)
-    with Writer(lake) as writer:
+    with Writer(lake, fsync=False) as writer:
         commit_calls(writer, range(2))
     assert synced == ["record.json", "_log"]
     synced.clear()
-    with Writer(lake, fsync=True) as writer:
+    with Writer(lake) as writer:
         commit_calls(writer, range(2))
     assert synced == ["part.parquet", "calls", "record.json", "_log", "calls"]

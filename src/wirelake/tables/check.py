@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from .log import Log
-from .parquet import batches, stats
+from .parquet import batches, file_checksum, stats
 from .paths import DamagedError, LakeError, Layout
 from .snapshot import AddedFile, Snapshot, read_checkpoint, read_record
 
@@ -35,8 +35,8 @@ class Problem(msgspec.Struct, frozen=True):
     """An inconsistency."""
 
     code: str
-    """One of missing_file, wrong_size, wrong_rows, damaged_file, orphan, hole, damaged_log, order,
-    coverage, provisional, checkpoint."""
+    """One of missing_file, wrong_size, wrong_checksum, wrong_rows, damaged_file, orphan, hole,
+    damaged_log, order, coverage, provisional, checkpoint."""
     where: str
     detail: str
     harmless: bool = False
@@ -166,6 +166,10 @@ def _file_problems(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
         if size != file.bytes:
             detail = f"{size:,} bytes; the log has {file.bytes:,}"
             yield Problem("wrong_size", file.path, detail)
+        # Files of log format 1 have none; what they contain is only compared with the captures.
+        elif file.checksum is not None and file_checksum(path) != file.checksum:
+            detail = "damaged: its checksum is not that of the log; restore it from a backup"
+            yield Problem("wrong_checksum", file.path, detail)
         elif path.suffix == ".parquet":
             yield from _parquet_problems(file, path)
 

@@ -25,12 +25,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
 from wirelake.capture.format.writer import sync_folder
 
 from .paths import DamagedError, LakeError, Layout
-from .snapshot import Record, Snapshot, read_checkpoint, read_record
+from .snapshot import Record, Snapshot, encoded, read_checkpoint, read_record
 
 __all__ = ["CHECKPOINT_EVERY", "Log", "write_synced"]
 
@@ -144,7 +142,7 @@ class Log:
 
     def prepare(self, record: Record, part: Path) -> None:
         """Write a record to a file outside the log, and sync it."""
-        write_synced(part, msgspec.json.format(msgspec.json.encode(record), indent=1))
+        write_synced(part, encoded(record, indent=1))
 
     def link(self, part: Path, commit: int) -> None:
         """Publish a prepared record. Raises LakeError if another writer made this commit."""
@@ -173,7 +171,7 @@ class Log:
         place = self.layout.checkpoint(snapshot.commit)
         part = self.layout.log / f".{place.name}.{secrets.token_hex(4)}.part"
         try:
-            write_synced(part, msgspec.json.encode(snapshot.to_checkpoint()))
+            write_synced(part, encoded(snapshot.to_checkpoint()))
             # Not a link, as for records: a damaged checkpoint must be replaceable.
             os.replace(part, place)
         finally:

@@ -10,6 +10,8 @@ them have no protocol, source or share.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +24,7 @@ from wirelake.records.schema import VERSION
 from .paths import DamagedError, NewerError, commit_of, is_public, table_of
 
 __all__ = [
+    "CHECKSUM_BYTES",
     "FORMAT",
     "OPEN",
     "AddedFile",
@@ -32,17 +35,20 @@ __all__ = [
     "Removed",
     "Snapshot",
     "Source",
+    "checksum_of",
+    "encoded",
     "iso_time",
     "read_checkpoint",
     "read_record",
+    "sealed",
     "time_ns_of",
 ]
 
 
 # -- entries of the log ------------------------------------------------------------------------
 
-FORMAT: Final = 1
-"""Version of the log format; a higher one is refused."""
+FORMAT: Final = 2
+"""Version of the log format; a higher one is refused. Since 2 entries and files have checksums."""
 OPEN: Final = ".open"
 """Suffix of a recording that is not sealed."""
 
@@ -50,6 +56,9 @@ Kind = Literal["create", "advance", "compact", "expire"]
 """Reason of a commit."""
 
 _T = TypeVar("_T")
+CHECKSUM_BYTES: Final = 16
+_SEAL: Final = re.compile(rb',\s*"checksum":\s*"(?P<checksum>[0-9a-f]{32})"\s*\}\s*\Z')
+"""The last field of an entry."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -62,6 +71,9 @@ class Input(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """Path when it was read. The folder may move: only the file name identifies a capture."""
     bytes: int
     mtime_ns: int
+    ordered_by: str | None = None
+    """What the sequence number comes from: recording, pattern, number or time; None if an older
+    version read it."""
     fault: str | None = None
     """late_file, vanished_file or unreadable_file if it was refused; None if it was read."""
 
@@ -89,6 +101,9 @@ class AddedFile(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     source: str | None = None
     share: int | None = None
     shares: int | None = None
+    checksum: str | None = None
+    """BLAKE2b of the file, 128 bits in hexadecimal (`b2sum -l 128`); None if an older version wrote
+    it."""
 
     @property
     def commit(self) -> int:
@@ -104,6 +119,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     schema: int
     time: str
     kind: Kind
+    version: str = ""
+    """Version of wirelake that made the commit; empty before format 2."""
     settings: dict[str, Any] | None = None
     inputs: list[Input] = []
     add: list[AddedFile] = []
@@ -151,12 +168,43 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return _decoded(path, Checkpoint)
 
 
+def encoded(entry: Record | Checkpoint, *, indent: int = 0) -> bytes:
+    """Return an entry as JSON, with a checksum of everything before it as the last field."""
+    text = msgspec.json.encode(entry)
+    return sealed(msgspec.json.format(text, indent=indent) if indent else text)
+
+
+def sealed(text: bytes) -> bytes:
+    """Return a JSON object with its checksum."""
+    body = text.rstrip()[:-1].rstrip()
+    return body + b',\n "checksum": "' + checksum_of(body).encode() + b'"\n}'
+
+
+def checksum_of(data: bytes) -> str:
+    """Return the checksum of some bytes."""
+    return hashlib.blake2b(data, digest_size=CHECKSUM_BYTES).hexdigest()
+
+
+def _check_seal(data: bytes, path: Path) -> bool:
+    """Return whether an entry has a checksum. Raises DamagedError if it is wrong."""
+    # Of the bytes, not of the decoded fields: a newer version may add fields to them.
+    match = _SEAL.search(data)
+    if match is None:
+        return False
+    if checksum_of(data[: match.start()]) != match["checksum"].decode():
+        raise DamagedError(f"{path}: damaged (wrong checksum); restore it from a backup")
+    return True
+
+
 def _decoded(path: Path, kind: type[_T]) -> _T:
     data = path.read_bytes()
+    has_checksum = _check_seal(data, path)
     try:
         # The versions first: the fields of a newer format would look like damage.
         version = msgspec.json.decode(data, type=_Version)
         _check(version, path)
+        if version.format >= 2 and not has_checksum:
+            raise DamagedError(f"{path}: damaged (no checksum); restore it from a backup")
         return msgspec.json.decode(data, type=kind)
     except msgspec.MsgspecError as error:
         raise DamagedError(f"{path}: damaged ({error}); restore it from a backup") from error
@@ -246,6 +294,8 @@ class Snapshot:
         """Removed files that may still be on disk, by path."""
         self.staging = ""
         """Staging folder of the last commit."""
+        self._by_name: dict[tuple[str, str], Input] = {}
+        """The last capture consumed with a name, by subfolder of the captures and name."""
 
     @classmethod
     def from_checkpoint(cls, checkpoint: Checkpoint) -> Snapshot:
@@ -299,8 +349,13 @@ class Snapshot:
         """Return the files of all public tables."""
         return [each for each in self.all_files() if is_public(each.table)]
 
+    def named(self, folder: str, name: str) -> Input | None:
+        """Return the last capture consumed with this name in a subfolder of the captures."""
+        return self._by_name.get((folder, name))
+
     def _consume(self, inputs: Iterable[Input]) -> None:
         for each in inputs:
+            self._by_name[each.source.rpartition("/")[0], each.name] = each
             self.sources.setdefault(each.source, Source()).add(each)
 
     def _add(self, files: Iterable[AddedFile]) -> None:

@@ -14,8 +14,8 @@ commit is made*):
 1. Tasks write files to `_staging/<id>/work`. Nothing is committed; the next writer deletes the
    folder.
 2. `collect` moves them to `_staging/<id>/<table>`, where readers look for files of the last commit.
-   With `fsync` the files and folders are synced first: the record must never be on disk before the
-   data that it names.
+   The files and folders are synced first (unless `fsync` is off): the record must never be on disk
+   before the data that it names.
 3. `record` writes the record beside them and syncs it, outside the log.
 4. `link` gives it its name in the log. This is the commit: from here on readers see all files of
    all tables, in staging.
@@ -42,6 +42,7 @@ from typing import Any, Final
 
 import msgspec
 
+from wirelake import __version__
 from wirelake.capture.format.writer import sync_folder
 from wirelake.records.schema import VERSION
 
@@ -55,7 +56,7 @@ from .cleanup import (
     sweep_removed,
 )
 from .log import CHECKPOINT_EVERY, Log
-from .parquet import stats
+from .parquet import file_checksum, stats
 from .paths import LakeError, Layout, table_of
 from .snapshot import FORMAT, AddedFile, Input, Kind, Record, Snapshot, iso_time
 
@@ -78,16 +79,16 @@ class Writer:
         root: str | os.PathLike[str],
         *,
         create: Mapping[str, Any] | None = None,
-        fsync: bool = False,
+        fsync: bool = True,
         keep_s: float = KEPT_S,
         keep_commits: int = KEPT_COMMITS,
         clock: Callable[[], int] = time.time_ns,
     ):
         """Prepare a writer; entering it opens or creates the lake.
 
-        `create` has the settings of a new lake; None refuses to create one. `fsync` syncs data
-        files before their record. `keep_s` and `keep_commits` say how long removed files stay on
-        disk.
+        `create` has the settings of a new lake; None refuses to create one. Without `fsync` data
+        files are not synced before their record: a power failure may lose them. `keep_s` and
+        `keep_commits` say how long removed files stay on disk.
         """
         self.log = Log(root)
         self.layout: Layout = self.log.layout
@@ -228,8 +229,12 @@ class Transaction:
         source: str | None = None,
         share: int | None = None,
         shares: int | None = None,
+        checksum: str | None = None,
     ) -> AddedFile:
-        """Add a file that a task wrote. Without `rows`, its statistics come from its footer."""
+        """Add a file that a task wrote.
+
+        Without `rows`, its statistics come from its footer; without `checksum`, it is read.
+        """
         file = Path(path)
         if not file.is_relative_to(self.folder / "work"):
             raise ValueError(f"{file}: not in a folder of work()")
@@ -248,6 +253,7 @@ class Transaction:
             source=source,
             share=share,
             shares=shares,
+            checksum=checksum or file_checksum(file),
         )
         self._added[added.path] = (file, added)
         return added
@@ -354,6 +360,7 @@ class Transaction:
             schema=VERSION,
             time=iso_time(self._writer.clock()),
             kind=kind,
+            version=__version__,
             settings=settings,
             inputs=self._inputs,
             add=[added for _, added in self._added.values()],

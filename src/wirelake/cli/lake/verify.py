@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 import click
 import msgspec
 
+from wirelake import __version__
+
 from ..errors import BAD_DATA
 from ..options import CONTEXT, fraction
 from ..output.text import counted, json_line, printable, spinner
@@ -93,6 +95,12 @@ def _print(report: Report) -> None:
     megabytes = report.bytes / 1e6
     captures = counted(report.captures, "capture")
     click.echo(f"  replayed {captures}, {megabytes:.1f} MB, in {report.seconds:.1f} s")
+    if report.versions.keys() - {__version__}:
+        made = ", ".join(
+            f"{version or '0.1.0'} ({counted(number, 'commit')})"
+            for version, number in report.versions.items()
+        )
+        click.echo(f"  written by wirelake {made}; an older version may have decoded differently")
     for table, rows in report.rows.items():
         click.echo(f"  {table}: {counted(rows, 'row')}")
     for each in report.skipped:

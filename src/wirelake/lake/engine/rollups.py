@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 from wirelake.columnar.fold.rollups import RollupCounts
 from wirelake.records.rollups import INPUTS, MINUTE_NS
 from wirelake.records.schema import schema
-from wirelake.tables.parquet import ParquetOut, stats
+from wirelake.tables.parquet import ParquetOut, added_file
 from wirelake.tables.snapshot import AddedFile
 
 from .step import Step, overlaps
@@ -196,12 +196,4 @@ def _file(folder: str, table: str, name: str, rows: pa.Table) -> AddedFile:
     with ParquetOut(path, rows.schema) as out:
         for batch in rows.to_batches():
             out.write(batch)
-    known = stats(path)
-    return AddedFile(
-        table=table,
-        path=str(path),
-        rows=known.rows,
-        bytes=known.bytes,
-        min_ns=known.min_ns,
-        max_ns=known.max_ns,
-    )
+    return added_file(table, path)

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
-from wirelake.tables.parquet import ParquetOut, stats
-from wirelake.tables.snapshot import AddedFile
+from wirelake.tables.parquet import ParquetOut, added_file
+from wirelake.tables.snapshot import AddedFile, checksum_of
 from wirelake.tables.writer import Transaction, Writer
 
 __all__ = [
@@ -122,6 +122,7 @@ class Step:
                     source=file.source,
                     share=file.share,
                     shares=file.shares,
+                    checksum=file.checksum,
                 )
                 if not file.provisional:
                     rows[table] = rows.get(table, 0) + file.rows
@@ -169,24 +170,17 @@ class Outputs:
         # Created with its mode: a chmod afterwards would leave the file readable for a moment.
         with open(path, "xb", opener=_private) as out:
             out.write(data)
-        self._written.append(AddedFile(table=table, path=str(path), rows=0, bytes=len(data)))
+        checksum = checksum_of(data)
+        self._written.append(
+            AddedFile(table=table, path=str(path), rows=0, bytes=len(data), checksum=checksum)
+        )
 
     def close(self) -> list[AddedFile]:
         """Close all files. Returns them."""
         for (table, protocol, provisional), (path, out) in self._open.items():
             out.close()
-            found = stats(path)
             self._written.append(
-                AddedFile(
-                    table=table,
-                    path=str(path),
-                    rows=found.rows,
-                    bytes=found.bytes,
-                    min_ns=found.min_ns,
-                    max_ns=found.max_ns,
-                    provisional=provisional,
-                    protocol=protocol,
-                )
+                added_file(table, path, provisional=provisional, protocol=protocol)
             )
         self._open.clear()
         return self._written

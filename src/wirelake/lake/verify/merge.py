@@ -196,7 +196,8 @@ class _Merge:
 
     def _compared(self, table: str, actual: Sequence[Row], expected: Sequence[Row]) -> None:
         self._report.count(table, len(actual))
-        self._report.add(differences(table, actual, expected))
+        without = self._lake.outdated(table)
+        self._report.add(differences(table, actual, expected, without=without))
 
 
 def _all(batch: pa.RecordBatch) -> pa.Array:

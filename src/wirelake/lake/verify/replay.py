@@ -223,9 +223,8 @@ def replay(task: ReplayTask) -> Replayed:
         actual = lake.rows(table, keep, protocol)
         kept = [row for row in rows if unexpired(table, row, task.expired_ns)]
         found.rows[table] = found.rows.get(table, 0) + len(actual)
-        differ = differences(
-            table, actual, normalized(table, kept, protocol), without=_WITHOUT.get(table, ())
-        )
+        without = (*_WITHOUT.get(table, ()), *lake.outdated(table, protocol))
+        differ = differences(table, actual, normalized(table, kept, protocol), without=without)
         found.differing += len(differ)
         found.differences += differ[:MAX_DIFFERENCES]
     return found

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from wirelake.records.schema import schema
 from wirelake.tables.log import Log
@@ -82,6 +83,8 @@ class Report(msgspec.Struct):
     bytes: int = 0
     """Files that were read, and their size."""
     seconds: float = 0.0
+    versions: dict[str, int] = {}
+    """Commits by the version of wirelake that made them; empty text for log format 1."""
     skipped: list[str] = []
     """What could not be compared although nothing is wrong."""
     problems: list[str] = []
@@ -168,6 +171,27 @@ class LakeRows:
         ]
         for _, path in files_at(self._layout, self._snapshot, files):
             yield from file_batches(path, target)
+
+    def outdated(self, table: str, protocol: str | None = None) -> tuple[str, ...]:
+        """Return the columns that files of an older version lack, at any depth of a struct.
+
+        They cannot be compared: the captures have values where such a file has none.
+        """
+        target = schema(table, [protocol] if protocol is not None else ())
+        found: set[str] = set()
+        files = [
+            file
+            for file in self._snapshot.files(table)
+            if protocol is None or file.protocol == protocol
+        ]
+        for _, path in files_at(self._layout, self._snapshot, files):
+            have = pq.read_schema(path)
+            found |= {
+                field.name
+                for field in target
+                if field.name not in have.names or have.field(field.name).type != field.type
+            }
+        return tuple(name for name in target.names if name in found)
 
     def rows(self, table: str, keep: Keep, protocol: str | None = None) -> list[Row]:
         """Read the rows of a table that `keep` selects."""

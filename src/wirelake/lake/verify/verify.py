@@ -14,6 +14,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import Final
@@ -26,7 +27,9 @@ from wirelake.records.rows import Event
 from wirelake.records.schema import schema
 from wirelake.tables.check import check
 from wirelake.tables.log import Log
-from wirelake.tables.snapshot import Snapshot
+from wirelake.tables.names import contents, is_time
+from wirelake.tables.paths import absolute_path
+from wirelake.tables.snapshot import Input, Snapshot
 
 from ..engine.settings import Settings
 from .merge import merge
@@ -67,7 +70,9 @@ def verify(
     progress("log and files")
     report.problems = [str(each) for each in check(lake) if not each.harmless]
     if not report.problems:
-        key_logs = tuple(map(os.path.abspath, keys))
+        report.versions = _versions(log)
+        report.skipped += _unchecked(snapshot)
+        key_logs = tuple(str(absolute_path(each)) for each in keys)
         found = _Verification(log, snapshot, report, shares, key_logs, processes, progress)
         found.rollups()
         found.captures()
@@ -95,6 +100,18 @@ class _Verification:
         self._settings = Settings.of_record(snapshot.settings)
         self._expired_ns = _expired_ns(log)
         self._lake = LakeRows(report.lake, snapshot.commit)
+        self._skip_outdated()
+
+    def _skip_outdated(self) -> None:
+        """Report the columns that an older version did not write."""
+        for table in self._settings.tables:
+            for protocol in self._lake.protocols(table):
+                columns = self._lake.outdated(table, protocol)
+                if columns:
+                    name = table if protocol is None else f"{table} ({protocol})"
+                    self._report.skipped.append(
+                        f"{name}: {', '.join(columns)}: an older version wrote some of its files"
+                    )
 
     # -- roll-ups ----------------------------------------------------------------------------
 
@@ -114,7 +131,8 @@ class _Verification:
             actual = list(self._minutes(name, schema(name).names))
             minutes |= {row["minute_ns"] for row in (*actual, *expected)}
             self._report.count(name, len(actual))
-            self._report.add(differences(name, actual, expected))
+            without = self._lake.outdated(name)
+            self._report.add(differences(name, actual, expected, without=without))
         self._report.minutes = len(minutes - {None})
 
     def _minutes(self, table: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -161,11 +179,12 @@ class _Verification:
         found: dict[str, list[str]] = {}
         for name, source in sorted(self._snapshot.sources.items()):
             paths = [each.path for each in source.inputs if each.fault is None]
-            gone = [path for path in paths if not os.path.exists(path)]
+            gone = [each.path for each in source.inputs if each.fault is None and _is_gone(each)]
             if gone:
                 more = f" (and {len(gone) - 1} more)" if len(gone) > 1 else ""
                 self._report.problems.append(
-                    f"source {name} cannot be replayed: {gone[0]} does not exist{more}"
+                    f"source {name} cannot be replayed:"
+                    f" {gone[0]} does not exist or was replaced{more}"
                 )
             elif paths:
                 found[name] = paths
@@ -228,6 +247,29 @@ class _Verification:
                     number = row["connection"]
                     if selection.has_connection(number) and number not in known:
                         yield Difference(table, {"connection": number}, None, row, None)
+
+
+def _is_gone(capture: Input) -> bool:
+    """Return whether a capture no longer exists, or a ring buffer has written its file again."""
+    try:
+        status = os.stat(capture.path)
+    except OSError:
+        return True
+    if not is_time(capture.sequence):
+        return False
+    return contents(capture.path, status.st_mtime_ns).begin_ns != capture.sequence
+
+
+def _versions(log: Log) -> dict[str, int]:
+    """Count the commits by the version of wirelake that made them."""
+    records = log.records(min(log.layout.logged()[0], default=0))
+    return dict(Counter(each.version for each in records))
+
+
+def _unchecked(snapshot: Snapshot) -> list[str]:
+    """Return a line about files without a checksum."""
+    count = sum(each.checksum is None for each in snapshot.all_files())
+    return [f"checksums of {count:,} files: an older version wrote them"] if count else []
 
 
 def _share(commit: int, shares: int) -> int:
