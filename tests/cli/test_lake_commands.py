@@ -80,7 +80,9 @@ def test_no_lake(run: Run, tmp_path: Path, command: list[str]) -> None:
 @pytest.mark.parametrize(("field", "word"), [("format", "format"), ("schema", "version")])
 def test_a_newer_lake(run: Run, copy: Path, command: list[str], field: str, word: str) -> None:
     record = Log(copy).layout.record(1)
-    record.write_text(json.dumps({**json.loads(record.read_text()), field: 99}))
+    entry = {**json.loads(record.read_text()), field: 99}
+    del entry["checksum"]
+    record.write_text(json.dumps(entry))
     found = run(*arguments(command, copy))
     assert (found.code, found.out) == (2, "")
     assert f"{word} 99" in found.err
@@ -130,6 +132,9 @@ def test_status(run: Run, lake: Path, captures: Path) -> None:
     for name, count in counts.items():
         assert shown[name] == f"{count:,}"
     assert shown["edge-a"] == shown["tap-a"] != "0"
+    ordered = {line.split()[0]: line for line in found.lines if line[:6] in ("edge-a", "tap-a ")}
+    assert "recorder" in ordered["edge-a"]
+    assert "number in name" in ordered["tap-a"]
     assert found.lines[-1] == "no captures waiting"
 
 
@@ -174,6 +179,33 @@ def test_expire(run: Run, copy: Path) -> None:
     assert found.code == 0
     assert found.out == f"{copy}: commit 2; {len(PUBLIC_TABLES)} files removed\n"
     assert rows(copy, "calls") == []
+
+
+def test_expire_one_table(run: Run, copy: Path) -> None:
+    found = run("lake", "expire", str(copy), "--older", "calls=1s", "--older", "36500d")
+    assert found.code == 0
+    assert rows(copy, "calls") == []
+    assert rows(copy, "messages")
+    for text, said in (
+        ("nope=1d", "unknown table 'nope'"), ("calls=0", "invalid age 0 s"),
+        ("calls=soon", "invalid --older 'soon'; expected seconds"),
+    ):  # fmt: skip
+        found = run("lake", "expire", str(copy), "--older", text)
+        assert (found.code, found.err.count("\n")) == (2, 1)
+        assert said in found.err
+
+
+@pytest.mark.parametrize("command", [["sql", "select 1"], ["report"], ["compact"]])
+def test_a_file_was_deleted(run: Run, copy: Path, command: list[str]) -> None:
+    with Writer(copy) as writer, writer.begin() as step:  # two small files of a table
+        path = next((copy / "calls").rglob("*.parquet"))
+        shutil.copy(path, step.work("again") / "calls.parquet")
+        step.add("calls", step.work("again") / "calls.parquet")
+        step.commit("advance")
+    path.unlink()
+    found = run("lake", command[0], str(copy), *command[1:])
+    assert (found.code, found.out) == (2, "")
+    assert found.err == f"wirelake: {path}: missing; the log lists this file\n"
 
 
 def test_expire_needs_an_age(run: Run, copy: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
 
 from wirelake.lake.engine.run import Committed, Outcome
 from wirelake.lake.engine.settings import DECODED, Settings
@@ -65,19 +66,23 @@ def test_by_default(run: Run, engine: Engine) -> None:
     assert not asked["stream"]
     assert (asked["trigger_s"], asked["lateness_s"], asked["settle_s"]) == (10, 600, 10)
     assert asked["max_files"] is asked["max_bytes"] is None
-    assert not asked["fsync"]
+    assert asked["fsync"]
+    assert (asked["compact_files"], asked["retention"]) == (64, {})
 
 
 def test_every_option(run: Run, engine: Engine) -> None:
     more = (
-        "--stream --trigger 5 --max-files 3 --max-bytes 1GB --lateness 1h --settle 0 --fsync"
+        "--stream --trigger 5 --max-files 3 --max-bytes 1GB --lateness 1h --settle 0 --no-fsync"
         " --as comet --port 99=tny --dialect comet=hipush --keys a.keys --keys b.keys --reveal"
-        " --tables calls,latency_minutes"
+        " --tables calls,latency_minutes --compact-files 0 --keep calls=90d --keep messages=7d"
+        " --source-pattern (?P<source>tap).*"
     )
     assert run(*ARGS, *more.split()).code == 0
     asked = engine.asked
     assert asked["stream"]
-    assert asked["fsync"]
+    assert not asked["fsync"]
+    assert asked["compact_files"] == 0
+    assert asked["retention"] == {"calls": 90 * 86_400, "messages": 7 * 86_400}
     assert (asked["trigger_s"], asked["lateness_s"], asked["settle_s"]) == (5, 3_600, 0)
     assert (asked["max_files"], asked["max_bytes"]) == (3, 1_000_000_000)
     assert asked["keys"] == ("a.keys", "b.keys")
@@ -88,6 +93,7 @@ def test_every_option(run: Run, engine: Engine) -> None:
     assert settings.ports is not None
     assert settings.ports[99] == "tny"
     assert settings.tables == (*DECODED, "calls", "latency_minutes")
+    assert settings.source_pattern == "(?P<source>tap).*"
 
 
 def test_all_tables_by_name_are_asked_for(run: Run, engine: Engine) -> None:
@@ -215,6 +221,9 @@ def test_the_outcome(run: Run, engine: Engine) -> None:
             1,
             "Spark failed: ValueError: bad.keys, line 2: not JSON; set WIRELAKE_DEBUG=1",
         ),
+        (ConnectionRefusedError(111, "Connection refused"), 1, "Spark has ended: its Java process"),
+        (Py4JNetworkError("Answer from Java side is empty"), 1, "Spark has ended"),
+        (Py4JError("Error while sending or receiving"), 1, "Spark has ended"),
     ],
 )
 def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: str) -> None:
@@ -236,6 +245,8 @@ def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: s
         (["--trigger", "soon"], "'soon'; expected seconds"),
         (["--port", "x=comet"], "expected PORT=NAME"),
         (["--as", "nope"], "nope"),
+        (["--keep", "nope=5d"], "unknown table 'nope'"),
+        (["--keep", "calls=long"], "invalid --keep 'long'; expected seconds"),
     ],
 )
 def test_bad_usage(run: Run, engine: Engine, more: list[str], said: str) -> None:

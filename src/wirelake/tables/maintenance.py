@@ -2,6 +2,7 @@
 
     compact("lake", size_bytes=256 << 20)
     expire("lake", older_than_s=30 * 86_400)
+    expire("lake", {"messages": 7 * 86_400, "calls": 90 * 86_400})
 
 A streaming run adds a few files with each step. Compaction merges final files of the same table and
 protocol into files of about one size, sorted by time. Roll-ups are merged by day, and only when
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,10 +25,11 @@ import duckdb
 import pyarrow as pa
 
 from wirelake.records.schema import schema
+from wirelake.wire.errors import unknown
 
 from .cleanup import KEPT_COMMITS, KEPT_S
-from .parquet import ParquetOut, conform, time_columns
-from .paths import PUBLIC_TABLES, LakeError, is_public
+from .parquet import ParquetOut, check_file, conform, time_columns
+from .paths import PUBLIC_TABLES, LakeError
 from .query import literal, read_parquet
 from .snapshot import AddedFile, Record, Snapshot, read_record, time_ns_of
 from .writer import Writer
@@ -35,9 +37,11 @@ from .writer import Writer
 __all__ = [
     "SIZE_BYTES",
     "Group",
+    "check_retention",
     "compact",
     "compact_with",
     "expire",
+    "expire_with",
     "groups",
 ]
 
@@ -72,17 +76,26 @@ def compact(
 
 
 def compact_with(
-    writer: Writer, *, size_bytes: int = SIZE_BYTES, tables: Iterable[str] | None = None
+    writer: Writer,
+    *,
+    size_bytes: int = SIZE_BYTES,
+    tables: Iterable[str] | None = None,
+    min_files: int = 2,
 ) -> Record | None:
-    """Merge small files with a writer that is already open."""
+    """Merge small files with a writer that is already open; at least `min_files` into one."""
     began = time.monotonic()
-    merges = groups(writer.snapshot, size_bytes, tables)
+    merges = [
+        each for each in groups(writer.snapshot, size_bytes, tables) if len(each.files) >= min_files
+    ]
     if not merges:
         return None
     with writer.begin() as step:
         for number, group in enumerate(merges):
             work = step.work(f"group-{number}")
             sources = [writer.layout.place(each.path) for each in group.files]
+            # Else a damaged file would get a new name and a checksum that confirms it.
+            for each, path in zip(group.files, sources, strict=True):
+                check_file(each, path)
             name = f"{group.protocol or group.table}-{number}.parquet"
             _merge(group, sources, work / name, work / "sort")
             step.add(group.table, work / name, protocol=group.protocol)
@@ -189,36 +202,55 @@ def _order(table: str, columns: pa.Schema) -> str:
 
 def expire(
     root: str | os.PathLike[str],
-    older_than_s: float,
+    older_than_s: float | Mapping[str, float],
     *,
     tables: Iterable[str] | None = None,
     clock: Callable[[], int] = time.time_ns,
 ) -> Record | None:
-    """Remove old files; return the commit, or None if no file is that old."""
-    if older_than_s <= 0:
-        raise LakeError(f"invalid age {older_than_s:g} s; expected more than 0")
-    chosen = frozenset(PUBLIC_TABLES if tables is None else tables)
-    before_ns = clock() - int(older_than_s * 1e9)
+    """Remove old files; return the commit, or None if no file is that old.
+
+    `older_than_s` is the age for all `tables`, or one for each table.
+    """
+    if isinstance(older_than_s, Mapping):
+        ages = dict(older_than_s)
+    else:
+        ages = dict.fromkeys(PUBLIC_TABLES if tables is None else tables, older_than_s)
+    check_retention(ages)
     with Writer(root, clock=clock) as writer:
-        record = _drop(writer, chosen, before_ns)
-        # Records of the last hour stay, as removed files do: a reader of an earlier snapshot needs
-        # both.
-        _truncate_log(writer, min(before_ns, clock() - int(KEPT_S * 1e9)))
-        return record
+        return expire_with(writer, ages)
 
 
-def _drop(writer: Writer, tables: frozenset[str], before_ns: int) -> Record | None:
+def expire_with(writer: Writer, ages_s: Mapping[str, float]) -> Record | None:
+    """Remove files of each table that are older than its age, with a writer that is open."""
+    now_ns = writer.clock()
+    before_ns = {table: now_ns - int(age_s * 1e9) for table, age_s in ages_s.items()}
+    record = _drop(writer, before_ns)
+    # Records of the last hour stay, as removed files do: a reader of an earlier snapshot needs
+    # both. Those of a table that is kept for longer are in the checkpoint.
+    _truncate_log(writer, min(*before_ns.values(), now_ns - int(KEPT_S * 1e9)))
+    return record
+
+
+def check_retention(ages_s: Mapping[str, float]) -> None:
+    """Check ages by table. Raises LakeError."""
+    for table, age_s in ages_s.items():
+        if table not in PUBLIC_TABLES:
+            raise LakeError(unknown("table", table, PUBLIC_TABLES))
+        if age_s <= 0:
+            raise LakeError(f"invalid age {age_s:g} s; expected more than 0")
+
+
+def _drop(writer: Writer, before_ns: Mapping[str, int]) -> Record | None:
     """Remove old files in one commit."""
     # State stays whatever its age, and provisional files are replaced by the next step: without
     # either a lake could not go on. Inputs stay in the log, so expired captures are not read again.
     old = [
         each
         for each in writer.snapshot.all_files()
-        if each.table in tables
-        and is_public(each.table)
+        if each.table in before_ns
         and not each.provisional
         and each.max_ns is not None
-        and each.max_ns < before_ns
+        and each.max_ns < before_ns[each.table]
     ]
     if not old:
         return None
@@ -226,7 +258,8 @@ def _drop(writer: Writer, tables: frozenset[str], before_ns: int) -> Record | No
         for each in old:
             step.remove(each.path)
         figures = {
-            "before_ns": before_ns,
+            # The latest of all tables: what is compared with captures must be complete in each.
+            "before_ns": max(before_ns.values()),
             "files": len(old),
             "rows": sum(each.rows for each in old),
             "bytes": sum(each.bytes for each in old),

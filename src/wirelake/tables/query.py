@@ -36,7 +36,7 @@ from wirelake.wire import model as m
 
 from .log import Log
 from .parquet import files_at
-from .paths import PUBLIC_TABLES
+from .paths import PUBLIC_TABLES, DamagedError, LakeError
 from .snapshot import Snapshot
 
 __all__ = ["literal", "open_lake", "read_parquet", "var_text"]
@@ -56,7 +56,7 @@ _VAR: Final = (
 )
 _EMPTY: Final = "wirelake_empty"
 """Schema of the empty tables that give the views their columns."""
-_GLOB: Final = str.maketrans({"[": "[[]", "*": "[*]", "?": "[?]"})
+_GLOB: Final = str.maketrans({each: f"[{each}]" for each in "[*?{"})
 """Escapes for characters that DuckDB treats as glob patterns."""
 
 
@@ -70,12 +70,23 @@ def open_lake(root: str | os.PathLike[str], commit: int | None = None) -> duckdb
     db = duckdb.connect(":memory:", config=_CONFIG)
     db.execute(f"create schema {_EMPTY}")
     for name in (*PUBLIC_TABLES, *sorted(paths.keys() - set(PUBLIC_TABLES))):
-        _create_view(db, name, paths.get(name, []))
+        try:
+            _create_view(db, name, paths.get(name, []))
+        except (duckdb.IOException, duckdb.InvalidInputException) as error:
+            raise _unreadable(paths[name], error) from error
     _create_log_tables(db, snapshot)
     for macro in _MACROS:
         db.execute(macro)
     db.create_function("var_text", var_text, [_VAR], "varchar")
     return db
+
+
+def _unreadable(paths: Iterable[Path], error: duckdb.Error) -> LakeError:
+    """Return the error for a file that the log lists and that DuckDB cannot open."""
+    missing = [each for each in paths if not each.exists()]
+    if missing:
+        return LakeError(f"{missing[0]}: missing; the log lists this file")
+    return DamagedError(f"damaged file: {str(error).splitlines()[0]}; `lake verify` lists all")
 
 
 def _create_view(db: duckdb.DuckDBPyConnection, name: str, paths: Sequence[Path]) -> None:
@@ -199,6 +210,7 @@ _INPUT: Final = pa.schema(
         ("path", pa.string()),
         ("bytes", pa.int64()),
         ("mtime_ns", pa.int64()),
+        ("ordered_by", pa.string()),
         ("fault", pa.string()),
     ]
 )

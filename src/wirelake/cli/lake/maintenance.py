@@ -12,12 +12,13 @@ from ..output.text import counted, json_line
 if TYPE_CHECKING:
     from wirelake.tables.snapshot import Record
 
-__all__ = ["compact", "expire", "export"]
+__all__ = ["compact", "expire", "export", "retention"]
 
 _COMPACT_HELP = """Merge small files into larger ones.
 
-Frequent updates leave many small files, which slow queries down. The rows stay the same. Readers
-are not affected; no `lake run` may be active.
+Frequent updates leave small files, which slow queries down. `lake run` merges them when a table has
+many; this merges all. The rows stay the same. Readers are not affected. No `lake run` may be
+active.
 
 \b
 Examples:
@@ -28,12 +29,13 @@ Examples:
 _EXPIRE_HELP = """Remove old data.
 
 Removes files whose rows are all older than AGE from the lake, and deletes them an hour later. Old
-rows in files with newer rows stay. Captures that were read are not read again.
+rows in files with newer rows stay. Captures that were read are not read again. No `lake run` may be
+active; one that keeps running removes old data itself (`lake run --keep`).
 
 \b
 Examples:
   wirelake lake expire lake/ --older 30d
-  wirelake lake expire lake/ --older 12h
+  wirelake lake expire lake/ --older 90d --older messages=7d
 """
 
 _EXPORT_HELP = """Export a lake as Delta Lake or Iceberg tables.
@@ -81,18 +83,18 @@ def compact(lake: str, size_bytes: int, as_json: bool) -> None:
 @click.argument("lake", metavar="LAKE")
 @click.option(
     "--older",
-    "older_s",
-    type=duration,
+    "older",
+    multiple=True,
     required=True,
-    metavar="AGE",
-    help="Minimum age, such as 30d.",
+    metavar="[TABLE=]AGE",
+    help="Minimum age, such as 30d, of all tables or of one; repeatable.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def expire(lake: str, older_s: float, as_json: bool) -> None:
+def expire(lake: str, older: tuple[str, ...], as_json: bool) -> None:
     """Remove old data."""
     from wirelake.tables.maintenance import expire as work
 
-    record = work(lake, older_s)
+    record = work(lake, retention("--older", older))
     if as_json:
         _print_json(record)
     elif record is None:
@@ -100,6 +102,24 @@ def expire(lake: str, older_s: float, as_json: bool) -> None:
     else:
         files = counted(len(record.remove), "file")
         click.echo(f"{lake}: commit {record.commit}; {files} removed")
+
+
+def retention(option: str, given: tuple[str, ...]) -> dict[str, float]:
+    """Parse ages of tables: AGE for all of them, TABLE=AGE for one. Raises LakeError."""
+    from wirelake.tables.maintenance import check_retention
+    from wirelake.tables.paths import PUBLIC_TABLES
+
+    ages: dict[str, float] = {}
+    # Those of single tables take precedence, wherever they are on the command line.
+    for text in sorted(given, key=lambda each: "=" in each):
+        table, separator, age = text.rpartition("=")
+        try:
+            seconds = duration(age)
+        except click.BadParameter as error:
+            raise click.UsageError(f"invalid {option} {error.message}") from None
+        ages |= {table: seconds} if separator else dict.fromkeys(PUBLIC_TABLES, seconds)
+    check_retention(ages)
+    return ages
 
 
 def _print_json(record: Record | None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -17,6 +17,7 @@ import click
 from ..errors import BAD_USAGE, CommandError, missing_package
 from ..options import CONTEXT, Reading, duration, name_value_pairs, reading_options, size
 from ..output.text import counted, json_line, printable
+from .maintenance import retention
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -52,7 +53,7 @@ Examples:
   wirelake lake run --from captures/ --to lake/
   wirelake lake run --from captures/ --to lake/ --stream --trigger 5
   wirelake lake run --from captures/ --to lake/ --keys tap.keys --tables calls,traffic_minutes
-  wirelake lake run --from /data/tap --to /data/lake --master spark://head:7077 --fsync
+  wirelake lake run --from /data/tap --to /data/lake --master spark://head:7077
 """
 
 
@@ -108,7 +109,33 @@ Examples:
     metavar="A,B,C",
     help="Comma-separated tables; their inputs are added.  [default: all]",
 )
-@click.option("--fsync", is_flag=True, help="Flush data to disk before each commit.")
+@click.option(
+    "--source-pattern",
+    metavar="REGEX",
+    help="Regular expression for names of captures, with a group `source`; a group `sequence` is a"
+    " number that orders them, else their first packets do.",
+)
+@click.option(
+    "--fsync/--no-fsync",
+    default=True,
+    show_default=True,
+    help="Flush data to disk before each commit; otherwise a power failure may damage commits.",
+)
+@click.option(
+    "--compact-files",
+    type=click.IntRange(min=0),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="Merge small files of a table when it has this many (0: never).",
+)
+@click.option(
+    "--keep",
+    multiple=True,
+    metavar="[TABLE=]AGE",
+    help="Remove data older than AGE, such as 30d, of all tables or of one; repeatable."
+    "  [default: keep all]",
+)
 @click.option("--master", metavar="URL", help="Spark master.  [default: local, two cores]")
 @click.option("--remote", metavar="URL", help="Spark Connect server, such as sc://head:15002.")
 @click.option("--conf", multiple=True, metavar="NAME=VALUE", help="Spark setting; repeatable.")
@@ -118,6 +145,8 @@ def command(
     lake: str,
     stream: bool,
     tables: str | None,
+    source_pattern: str | None,
+    keep: tuple[str, ...],
     master: str | None,
     remote: str | None,
     conf: tuple[str, ...],
@@ -135,11 +164,12 @@ def command(
     if stream and pace["include_open"]:
         raise click.UsageError("--include-open conflicts with --stream")
     settings_of_spark = name_value_pairs("--conf", conf)
+    pace["retention"] = retention("--keep", keep)
     reading = Reading.of(force_protocol, ports, dialects, keys, reveal)
 
     if remote is None:
         check_spark("lake run")
-    settings = _settings(reading, tables)
+    settings = _settings(reading, tables, source_pattern)
     with (
         run_progress(stream=stream) as progress,
         LazySession(
@@ -151,7 +181,7 @@ def command(
     _print_outcome(lake, outcome, progress.commit, as_json=as_json)
 
 
-def _settings(reading: Reading, tables: str | None) -> Settings | None:
+def _settings(reading: Reading, tables: str | None, source_pattern: str | None) -> Settings | None:
     """Return the settings of the options; None if all are default, so that a lake keeps its own."""
     from wirelake.lake.engine.settings import TABLES, Settings, tables_of
 
@@ -164,6 +194,7 @@ def _settings(reading: Reading, tables: str | None) -> Settings | None:
         dialects=reading.dialects or None,
         reveal=reading.reveal,
         tables=TABLES if names is None else tables_of(names),
+        source_pattern=source_pattern,
     )
     return None if given == Settings() and names is None else given
 
@@ -234,18 +265,25 @@ class RunProgress:
         """Show that a step was committed."""
         record = result.record
         self.commit = record.commit
+        if record.kind != "advance":
+            self._print(
+                f"commit {record.commit}: {record.kind}, {counted(len(record.remove), 'file')}"
+            )
+            return
         taken = sum(each.fault is None for each in record.inputs)
         size = record.figures.get("bytes", 0)
         self._files += taken
         self._bytes += size
-        if self._progress is not None and self._stream:
-            seconds = record.figures.get("seconds", 0.0)
-            self._progress.console.print(
-                f"commit {record.commit}: {counted(taken, 'capture')}, {size / 1e6:,.1f} MB"
-                f" in {seconds:.1f} s; {len(result.waiting):,} waiting",
-                highlight=False,
-            )
+        seconds = record.figures.get("seconds", 0.0)
+        self._print(
+            f"commit {record.commit}: {counted(taken, 'capture')}, {size / 1e6:,.1f} MB"
+            f" in {seconds:.1f} s; {len(result.waiting):,} waiting"
+        )
         self.ready()
+
+    def _print(self, line: str) -> None:
+        if self._progress is not None and self._stream:
+            self._progress.console.print(line, highlight=False)
 
     def _show(self, what: str) -> None:
         if self._progress is not None and self._task is not None:
@@ -332,6 +370,12 @@ def _print_files(title: str, files: list[tuple[str, str]]) -> None:
 # -- Spark -------------------------------------------------------------------------------------
 
 _DEBUG: Final = "set WIRELAKE_DEBUG=1 for the traceback"
+_LOST: Final = (
+    "Spark has ended: its Java process was killed, perhaps for lack of memory, or the server was"
+    " stopped; nothing of the last step was committed: run again"
+)
+_LOST_MARKS: Final = ("Answer from Java side is empty", "Error while sending or receiving")
+"""Texts of py4j when its JVM ends."""
 _NAMED: Final = re.compile(r"(?:: |Caused by: )?([\w.$]+(?:Error|Exception): .+)")
 """The line of a traceback with the exception; Java puts a prefix before it."""
 
@@ -365,7 +409,9 @@ class LazySession:
 
     def __exit__(self, *_: object) -> None:
         if self._session is not None:
-            self._session.stop()
+            # If its JVM was killed, that has been reported, and there is nothing left to stop.
+            with suppress(Exception):
+                self._session.stop()
 
     def start(self) -> SparkSession:
         """Start the session."""
@@ -398,10 +444,25 @@ def spark_failures() -> Iterator[None]:
 
     try:
         yield
-    except (CommandError, LakeError, OSError):
-        raise
     except Exception as error:
+        if _is_lost(error):
+            raise CommandError(_LOST) from error
+        if isinstance(error, CommandError | LakeError | OSError):
+            raise
         raise CommandError(f"Spark failed: {reason(error)}; {_DEBUG}") from error
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Return whether an error, or what caused it, is the end of Spark's JVM."""
+    while error is not None:
+        names = {kind.__name__ for kind in type(error).__mro__}
+        # py4j lists sockets that are gone; an OSError of our own names a file.
+        if names & {"ConnectionError", "Py4JNetworkError"} or any(
+            mark in str(error) for mark in _LOST_MARKS
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def reason(error: Any) -> str:

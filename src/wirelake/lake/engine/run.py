@@ -20,6 +20,8 @@ from wirelake.tables.inputs import (
     check_readable,
     unchanged,
 )
+from wirelake.tables.maintenance import compact_with, expire_with
+from wirelake.tables.paths import absolute_path
 from wirelake.tables.snapshot import Input, Record
 from wirelake.tables.writer import Writer
 
@@ -27,12 +29,16 @@ from .decoding import check_states
 from .engine import Engine, OnStep
 from .settings import Settings
 from .streaming import follow
-from .tasks import workers_of
 
 __all__ = ["Committed", "Outcome", "run"]
 
 STEP_BYTES: Final = 4 << 30
 """Maximum bytes of captures in a step: the work that is lost when a run is killed."""
+COMPACT_FILES: Final = 64
+"""Small files of a table and protocol that are merged after a step. A step adds one or two, and
+merging reads and writes all of them again."""
+_EXPIRE_EVERY_S: Final = 3_600.0
+"""Interval at which a run looks for old data: files cover minutes to hours."""
 _LOOK_AGAIN_S: Final = 1.0
 """A file that does not grow for this long is complete."""
 
@@ -79,21 +85,27 @@ class Run:
         writer: Writer,
         captures: str,
         *,
+        pattern: str | None,
         lateness_s: float,
         settle_s: float,
         max_files: int | None,
         max_bytes: int | None,
         include_open: bool,
+        compact_files: int,
+        retention: Mapping[str, float],
         committed: Callable[[Committed], None],
         until: Callable[[], bool],
     ):
         self._engine = engine
         self._writer = writer
-        self._watch = Watch(captures, include_open=include_open)
+        self._watch = Watch(captures, pattern, include_open=include_open)
         self._lateness_s = lateness_s
         self._settle_s = settle_s
         self._max_files = max_files
         self._max_bytes = max_bytes or STEP_BYTES
+        self._compact_files = compact_files
+        self._retention = retention
+        self._next_expiry_s = time.monotonic()
         self._committed = committed
         self._until = until
         self.outcome = Outcome(refused=[], waiting=[], open=[], rows={})
@@ -124,6 +136,27 @@ class Run:
             )
             if not self._advance(check_readable(found)):
                 return
+
+    def refuse_late(self) -> None:
+        """Report captures that came too late, although there is nothing else to read.
+
+        The stream does not see them: it looks for captures after those that it has offered.
+        """
+        found = admit(self._watch.look(), self._writer.snapshot, time.time_ns(), up_to={})
+        if found.refused:
+            self._advance(Admission(refused=found.refused, waiting=self.outcome.waiting))
+
+    def maintain(self) -> None:
+        """Merge small files and remove old data, if it is due."""
+        if self._compact_files:
+            self._maintained(compact_with(self._writer, min_files=self._compact_files))
+        if self._retention and time.monotonic() >= self._next_expiry_s:
+            self._maintained(expire_with(self._writer, self._retention))
+            self._next_expiry_s = time.monotonic() + _EXPIRE_EVERY_S
+
+    def _maintained(self, record: Record | None) -> None:
+        if record is not None:
+            self._committed(Committed(record, self.outcome.waiting))
 
     def cursors(self) -> dict[str, int]:
         """Return the last sequence of each source in the lake."""
@@ -164,6 +197,7 @@ class Run:
             return False
         self.outcome.add(record)
         self._committed(Committed(record, admission.waiting))
+        self.maintain()
         return True
 
 
@@ -182,7 +216,9 @@ def run(
     lateness_s: float = LATENESS_S,
     settle_s: float = SETTLE_S,
     include_open: bool = False,
-    fsync: bool = False,
+    fsync: bool = True,
+    compact_files: int = COMPACT_FILES,
+    retention: Mapping[str, float] | None = None,
     window_bytes: int | None = None,
     committed: Callable[[Committed], None] = lambda _: None,
     until: Callable[[], bool] = lambda: False,
@@ -194,11 +230,15 @@ def run(
     `settings` an existing lake keeps its own and a new one gets the defaults. With `stream` it runs
     until `until` returns true or a signal arrives, or (`available_now`) until everything is read.
     `include_open` also reads recordings that a killed recorder has left; not in a stream.
+
+    After a step, a table with at least `compact_files` small files is compacted (0: never), and
+    rows older than the `retention` of their table, in seconds, are removed: the lock of a stream
+    keeps other processes from doing it.
     """
     began = time.monotonic()
-    folder = os.path.abspath(captures)
-    Watch(folder).look()
+    folder = str(absolute_path(captures))
     made = settings or Settings()
+    Watch(folder, made.source_pattern).look()
     with Writer(lake, create=made.to_record(), fsync=fsync) as writer:
         chosen = settings or Settings.of_record(writer.snapshot.settings)
         check_states(writer)
@@ -208,7 +248,6 @@ def run(
             writer,
             chosen,
             keys=keys,
-            workers=workers_of(session),
             lateness_s=lateness_s,
             window_bytes=window_bytes,
             on_step=on_step,
@@ -217,11 +256,14 @@ def run(
             engine,
             writer,
             folder,
+            pattern=chosen.source_pattern,
             lateness_s=lateness_s,
             settle_s=settle_s,
             max_files=max_files,
             max_bytes=max_bytes,
             include_open=include_open,
+            compact_files=compact_files,
+            retention=retention or {},
             committed=committed,
             until=until,
         )
@@ -236,10 +278,15 @@ def run(
                 max_files=max_files,
                 max_bytes=max_bytes,
                 until=until,
+                idle=found.refuse_late,
                 lateness=str(lateness_s),
                 settle=str(settle_s),
+                source_pattern=chosen.source_pattern or "",
             )
+            if available_now:
+                found.refuse_late()
         else:
             found.once()
+        found.maintain()
     found.outcome.seconds = time.monotonic() - began
     return found.outcome

@@ -65,6 +65,7 @@ def follow(
     max_files: int | None = None,
     max_bytes: int | None = None,
     until: Callable[[], bool] = lambda: False,
+    idle: Callable[[], None] = lambda: None,
     seen: Callable[[Batch], None] = lambda _: None,
     **options: str,
 ) -> None:
@@ -73,8 +74,8 @@ def follow(
     Starts after `start`. With `available_now` it returns when everything that existed at the call
     is done; otherwise it runs until `until` returns true or SIGINT or SIGTERM arrives, and finishes
     the current step. All captures that arrive during a step become one step, so that a slow step
-    does not delay all others. `seen` is called with each batch before its step. Further options are
-    those of the data source, such as `settle`.
+    does not delay all others. `idle` is called at each trigger without captures. `seen` is called
+    with each batch before its step. Further options are those of the data source, such as `settle`.
     """
     reader = spark.readStream.format("wirelake").options(**options).option("table", "files")
     reader = reader.option("after", json.dumps(dict(start or {})))
@@ -88,15 +89,32 @@ def follow(
     else:
         writer = writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds")
     done = dict(start or {})
+    waiting = _Idle(idle, trigger_s)
     with _stop_signal() as stopped, _started(spark, writer) as query:
-        for batch in _batches(query, lambda: stopped() or until(), each=available_now):
+        for batch in _batches(query, lambda: stopped() or until(), waiting, each=available_now):
             if batch.end != done:  # the first batch of a query may be empty
                 seen(batch)
                 step(batch.end)
                 done = batch.end
 
 
-def _batches(query: Any, ended: Callable[[], bool], *, each: bool) -> Iterator[Batch]:
+class _Idle:
+    """Calls a function at most once in an interval, while there is nothing else to do."""
+
+    def __init__(self, function: Callable[[], None], interval_s: float):
+        self._function = function
+        self._interval_s = interval_s
+        self._next_s = time.monotonic() + interval_s
+
+    def __call__(self) -> None:
+        if time.monotonic() >= self._next_s:
+            self._function()
+            self._next_s = time.monotonic() + self._interval_s
+
+
+def _batches(
+    query: Any, ended: Callable[[], bool], idle: Callable[[], None], *, each: bool
+) -> Iterator[Batch]:
     """Yield the batches of a query in order: each of them, or only the newest.
 
     Raises StreamError when the query fails.
@@ -115,6 +133,7 @@ def _batches(query: Any, ended: Callable[[], bool], *, each: bool) -> Iterator[B
             if not each:
                 waiting.clear()
         elif active:
+            idle()
             time.sleep(_POLL_S)
         else:
             _check(query)

@@ -7,6 +7,7 @@ of a cluster. Schemas are always given, so that Spark never reads a file to infe
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -102,8 +103,13 @@ def _dataframe(spark: SparkSession, log: Log, snapshot: Snapshot, name: str) -> 
     files = snapshot.files(name)
     if not files:
         return no_rows(spark, columns)
-    paths = [f"file://{log.layout.resolve(each.path, snapshot)}" for each in files]
+    paths = [_literal_path(str(log.layout.resolve(each.path, snapshot))) for each in files]
     return spark.read.schema(columns).parquet(*paths)
+
+
+def _literal_path(path: str) -> str:
+    """Return the URL of a path, with a backslash before what Hadoop would take for a pattern."""
+    return "file://" + re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 # -- functions -------------------------------------------------------------------------------

@@ -293,12 +293,13 @@ def _line(report: Report, name: str, values: list[int], colour: str) -> dict[str
 
 def _targets(report: Report) -> Plot:
     """Return bars from p50 to p99; a logarithmic axis has no zero to start them at."""
-    rows = report.targets
+    # Targets without any response have no latency to draw.
+    rows = [row for row in report.targets if row.p99_ns is not None]
     if not rows:
         return Plot("targets", "", [])
     colours = _colours(report)
-    low = [log(row.p50_ns) for row in rows]
-    high = [log(row.p99_ns) for row in rows]
+    low = [log(row.p50_ns or 0) for row in rows]
+    high = [log(row.p99_ns or 0) for row in rows]
     bars = {
         "type": "bar",
         "orientation": "h",
@@ -324,7 +325,7 @@ def _targets(report: Report) -> Plot:
         "mode": "markers",
         "name": "p90",
         "y": list(range(len(rows))),
-        "x": [log(row.p90_ns) for row in rows],
+        "x": [log(row.p90_ns or 0) for row in rows],
         "hoverinfo": "skip",
         "marker": {"color": "$panel", "symbol": "line-ns", "size": 12,
                    "line": {"width": 2, "color": "$panel"}},

@@ -232,20 +232,25 @@ def _buckets(keys: str, table: str, condition: str) -> str:
 
 
 def targets(scope: Scope) -> str:
-    """Query the slowest targets by p99."""
+    """Query the slowest targets by p99; those without any response first."""
     source = f"FROM latency_minutes WHERE {scope.contains('minute_ns')}"
+    outcomes = ("failed", "lost", "unknown")
+    sums = ", ".join(f"sum(errors) FILTER (what = '{each}') AS {each}" for each in outcomes)
+    counts = ", ".join(f"coalesce({each}, 0)::BIGINT AS {each}" for each in outcomes)
     # Protocol and target may be null; a join by `=` would lose the errors of such calls.
     return f"""
         WITH latencies AS ({_percentiles(("protocol", "target"), source)}), wrong AS (
-            SELECT protocol, target, sum(errors) FILTER (what = 'failed') AS failed,
-                sum(errors) FILTER (what = 'lost') AS lost
-            FROM error_minutes WHERE {scope.contains("minute_ns")} GROUP BY ALL
+            SELECT protocol, target, {sums} FROM error_minutes
+            WHERE what IN {outcomes} AND {scope.contains("minute_ns")} GROUP BY ALL
         )
-        SELECT latencies.*, coalesce(failed, 0)::BIGINT AS failed, coalesce(lost, 0)::BIGINT AS lost
-        FROM latencies LEFT JOIN wrong
+        SELECT coalesce(latencies.protocol, wrong.protocol) AS protocol,
+            coalesce(latencies.target, wrong.target) AS target,
+            (coalesce(calls, 0) + coalesce(lost, 0) + coalesce(unknown, 0))::BIGINT AS calls,
+            mean_ns, p50_ns, p90_ns, p99_ns, max_ns, {counts}
+        FROM latencies FULL JOIN wrong
             ON latencies.protocol IS NOT DISTINCT FROM wrong.protocol
             AND latencies.target IS NOT DISTINCT FROM wrong.target
-        ORDER BY p99_ns DESC, calls DESC, latencies.protocol, latencies.target LIMIT {scope.top}
+        ORDER BY p99_ns DESC NULLS FIRST, 3 DESC, 1, 2 LIMIT {scope.top}
     """
 
 

@@ -114,23 +114,27 @@ class LatencyCell(msgspec.Struct, frozen=True):
 class Target(msgspec.Struct, frozen=True):
     """Latency and errors of a target.
 
-    `calls` and `mean_ns` are exact. Percentiles come from log-scale buckets, eight per doubling, in
-    which calls are assumed to be evenly spread: their error is at most 1/8. `max_ns` is an upper
-    bound of the highest latency; it is exact if only one call is in the last bucket of its minute.
+    `calls` and `mean_ns` are exact. Latencies are null if no call has a response. Percentiles come
+    from log-scale buckets, eight per doubling, in which calls are assumed to be evenly spread:
+    their error is at most 1/8. `max_ns` is an upper bound of the highest latency; it is exact if
+    only one call is in the last bucket of its minute.
     """
 
     protocol: str | None
     target: str | None
     calls: int
-    mean_ns: int
-    p50_ns: int
-    p90_ns: int
-    p99_ns: int
-    max_ns: int
+    """Calls with a response, lost ones and unknown ones."""
+    mean_ns: int | None
+    p50_ns: int | None
+    p90_ns: int | None
+    p99_ns: int | None
+    max_ns: int | None
     failed: int
-    """Calls whose response was not ok; included in `calls`."""
+    """Calls whose response was not ok."""
     lost: int
-    """Calls without a response; not included in `calls`."""
+    """Calls without a response."""
+    unknown: int
+    """Calls of which the capture does not have the response."""
 
 
 class Topic(msgspec.Struct, frozen=True):

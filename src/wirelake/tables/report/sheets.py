@@ -162,17 +162,18 @@ _SHEETS: Final = (
         "targets",
         "Calls and latency by target",
         (
-            "Latency from request to response, slowest p99 first. Calls includes failed calls, but"
-            " not lost ones. Calls and mean are exact; percentiles come from log-scale buckets,"
-            " eight per doubling, with an error of at most 1/8."
+            "Latency from request to response, slowest p99 first. Calls includes failed, lost and"
+            " unknown ones; targets without any response come first. Calls and mean are exact;"
+            " percentiles come from log-scale buckets, eight per doubling, with an error of at most"
+            " 1/8."
         ),
         (
             _name("target"), _PROTOCOL, _count("calls"), _count("failed"), _count("lost"),
-            _duration("mean", "mean_ns"),
+            _count("unknown"), _duration("mean", "mean_ns"),
             _duration("p50", "p50_ns"), _duration("p90", "p90_ns"), _duration("p99", "p99_ns"),
             _duration("max", "max_ns"),
         ),
-        ("protocol", "mean", "p90", "lost"),
+        ("protocol", "mean", "p90", "unknown", "lost"),
     ),
     (
         "topics",
