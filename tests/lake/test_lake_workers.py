@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,11 +12,11 @@ from wirelake.lake.spark.session import settings
 
 
 class Session:
-    """A session with other settings, and the workers of a real one."""
+    """A session with other settings, and by default so many cores."""
 
-    def __init__(self, spark: SparkSession, conf: dict[str, str]):
+    def __init__(self, spark: SparkSession, conf: dict[str, str], cores: int):
         self.conf = conf
-        self.range = spark.range
+        self.range = lambda stop: spark.range(0, stop, 1, cores)
 
 
 @pytest.mark.parametrize(
@@ -30,14 +30,18 @@ class Session:
     ],
 )
 def test_a_session_that_sets_no_limit_is_asked(spark: SparkSession, conf: dict[str, str]) -> None:
-    # The session of all tests has two cores; three partitions tell it from an assumed two.
-    spark.conf.set("spark.sql.leafNodeDefaultParallelism", "3")
-    try:
-        session: Any = Session(spark, conf)
-        assert workers_of(session) == 3
-    finally:
-        spark.conf.unset("spark.sql.leafNodeDefaultParallelism")
-    assert workers_of(session) == 2
+    for cores in (1, 3):
+        session: Any = Session(spark, conf, cores)
+        assert workers_of(session) == cores
+
+
+def test_spark_divides_a_range_by_its_cores(spark: SparkSession) -> None:
+    class Unlimited:
+        conf: ClassVar = {"spark.master": "local[*]"}
+        range = spark.range
+
+    session: Any = Unlimited()
+    assert workers_of(session) == 2  # of the session of all tests
 
 
 class Silent:

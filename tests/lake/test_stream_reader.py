@@ -49,7 +49,7 @@ def test_a_batch_has_what_is_admitted(tmp_path: Path) -> None:
     made(tmp_path, "gap-0.pcap", "gap-2.pcap", age_s=60)
     found = stream(tmp_path)
     end = found.latestOffset(found.initialOffset(), ALL)
-    assert end == {"a": 1, "gap": 0, "rack/b": 0}
+    assert end == {"a": 1, "gap": 0, "rack/b.pcap": 0}
     assert names(found, {}, end) == ["a-0.pcap", "a-1.pcap", "gap-0.pcap", "b.pcap"]
     assert found.latestOffset(end, ALL) == end
 
@@ -102,7 +102,7 @@ def test_available_now_is_what_was_there(tmp_path: Path) -> None:
     made(tmp_path, "a-1.pcap", "b.pcap")
     assert found.latestOffset({}, ALL) == {"a": 0}
     assert found.latestOffset({"a": 0}, ALL) == {"a": 0}
-    assert stream(tmp_path).latestOffset({"a": 0}, ALL) == {"a": 1, "b": 0}
+    assert stream(tmp_path).latestOffset({"a": 0}, ALL) == {"a": 1, "b.pcap": 0}
 
 
 def test_a_stream_may_begin_behind_files(tmp_path: Path) -> None:
@@ -188,4 +188,4 @@ def test_the_clock_is_that_of_the_machine(tmp_path: Path) -> None:
     assert CaptureStream(request).latestOffset({}, ALL) == {}
     old = time.time_ns() - 11 * 10**9
     os.utime(tmp_path / "a.pcap", ns=(old, old))
-    assert CaptureStream(request).latestOffset({}, ALL) == {"a": 0}
+    assert CaptureStream(request).latestOffset({}, ALL) == {"a.pcap": 0}

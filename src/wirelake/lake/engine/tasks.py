@@ -177,6 +177,6 @@ def _default_partitions(spark: SparkSession) -> int:
 
     Asked with a query, because Spark Connect has no SparkContext.
     """
-    last = f.max(f.spark_partition_id()).alias("last")
-    [row] = spark.range(_RANGE).select(last).collect()
+    partitions = spark.range(_RANGE).select(f.spark_partition_id().alias("number"))
+    [row] = partitions.agg(f.max("number").alias("last")).collect()
     return 1 + int(row["last"])
