@@ -19,6 +19,8 @@ from tests.lake.local_engine import run_here
 from wirelake.lake.engine.run import run
 from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
+from wirelake.tables.parquet import file_checksum
+from wirelake.tables.snapshot import sealed
 from wirelake.traffic import simulate
 
 
@@ -88,7 +90,9 @@ def admit(lake: Path, path: str) -> None:
         if file["path"] == path:
             file["bytes"] = (lake / path).stat().st_size
             file["rows"] = pq.read_metadata(lake / path).num_rows
-    record.write_text(json.dumps(said))
+            file["checksum"] = file_checksum(lake / path)
+    del said["checksum"]
+    record.write_bytes(sealed(json.dumps(said).encode()))
 
 
 @pytest.mark.parametrize(

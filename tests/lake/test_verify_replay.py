@@ -15,6 +15,8 @@ from tests.lake.local_engine import run_here
 from wirelake.lake.verify.rows import Difference, Report
 from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
+from wirelake.tables.parquet import file_checksum
+from wirelake.tables.snapshot import sealed
 from wirelake.traffic import simulate
 
 CORRUPTED = {
@@ -96,7 +98,9 @@ def test_missing_captures_are_named(lake: Path) -> None:
     finally:
         gone.with_suffix(".away").rename(gone)
     assert not found.ok
-    assert found.problems == [f"source edge-a cannot be replayed: {gone} does not exist"]
+    assert found.problems == [
+        f"source edge-a cannot be replayed: {gone} does not exist or was replaced"
+    ]
 
 
 # -- corrupted lakes -------------------------------------------------------------------------------
@@ -123,13 +127,15 @@ def corrupt(lake: Path, table: str, column: str, *, in_tunnel: bool = False) -> 
 
 
 def _admit(lake: Path, commit: int, path: str) -> None:
-    """Let the log say how many bytes the file has now."""
+    """Let the log have the size and the checksum of the file as it is now."""
     record = Log(lake).layout.record(commit)
     said = json.loads(record.read_text())
     for each in said["add"]:
         if each["path"] == path:
             each["bytes"] = (lake / path).stat().st_size
-    record.write_text(json.dumps(said))
+            each["checksum"] = file_checksum(lake / path)
+    del said["checksum"]
+    record.write_bytes(sealed(json.dumps(said).encode()))
 
 
 @pytest.fixture
