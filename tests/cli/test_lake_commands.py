@@ -299,7 +299,7 @@ def test_verify_as_json(run: Run, asked: dict[str, Any]) -> None:
     said = json.loads(found.out)
     assert (said["ok"], said["rows"], said["connections"]) == (False, {"calls": 1_200}, 5)
     assert said["differences"] == [
-        {"table": "calls", "key": {"connection": 5}, "column": "parts", "lake": 2, "expected": 1}
+        {"table": "calls", "key": {"connection": "5"}, "column": "parts", "lake": 2, "expected": 1}
     ]
 
 
