@@ -59,8 +59,9 @@ def test_a_table_and_a_bar(traffic: Path) -> None:
     assert "kB" in bar
     lines = ESCAPES.sub("", after).replace("\r", "").splitlines()
     header = lines[0].split()
-    assert header[:3] == ["ts_ns", "connection", "direction"]
-    assert "size_bytes" not in header
+    assert header[:4] == ["ts_ns", "direction", "protocol", "kind"]
+    assert {"target", "status"} <= set(header)
+    assert "connection" not in header
     assert all(len(line) <= 90 for line in lines[:5])
     count = len(rows(traffic))
     assert lines[5] == (

@@ -63,7 +63,7 @@ async def _identified(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = {address: await identify(*address) for address in expected}
         assert found == expected
 
-        async def known(*address: Any) -> Identified | None:
+        async def known(*address: Any, expected: object) -> Identified | None:  # noqa: ARG001
             return found[address]
 
         monkeypatch.setattr(dial, "identify", known)
@@ -99,8 +99,21 @@ async def _silent() -> None:
     server.close()
 
 
+def test_a_slow_server_gets_no_bytes_of_other_protocols() -> None:
+    """What is expected is tried first, so that a hub records no faults."""
+
+    async def test() -> None:
+        async with running() as it:
+            for name in DIALED:
+                assert await wrong_server(Where(name, False, *it.address(name))) is None
+            # A probe has no key of the server: a handshake that is refused is an answer, too.
+            assert {code for _, code in it.hub.counters.failures} <= {"handshake_failed"}
+
+    asyncio.run(test())
+
+
 def test_the_usual_port_of_another_protocol_is_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def nothing(*_: object) -> None:
+    async def nothing(*_: object, **__: object) -> None:
         return None
 
     monkeypatch.setattr(dial, "identify", nothing)

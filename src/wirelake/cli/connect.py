@@ -576,8 +576,9 @@ class AdminHub:
         from wirelake.client.dial import Identified, identify
 
         port = self._port or (443 if self._is_https else 80)
-        found = asyncio.run(identify(self._host, port))
-        if found is None or found == Identified("http", self._is_https):
+        expected = Identified("http", self._is_https)
+        found = asyncio.run(identify(self._host, port, expected=expected))
+        if found is None or found == expected:
             return
         if found.protocol == "http":
             place = f"{found.scheme}://{self.url.partition('://')[2]}"

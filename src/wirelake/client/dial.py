@@ -148,6 +148,8 @@ def connection_class(protocol: str) -> type[ClientConnection]:
 _PROBE_S = 3.0
 """How long the server may take to answer a probe: a hub answers within milliseconds, and only a
 server that answers none of them makes a person wait that long."""
+_EXPECTED_S: Final = 1.5
+"""The same for what is expected: a wrong server is silent, and a person waits for this, too."""
 _HTTP: Final = "http"
 
 
@@ -164,8 +166,23 @@ class Identified(NamedTuple):
         return f"{self.protocol}{'s' * self.tls}"
 
 
-async def identify(host: str, port: int) -> Identified | None:
-    """Return what the server at an address speaks; None if it answers nothing that is known."""
+async def identify(
+    host: str, port: int, *, expected: Identified | None = None
+) -> Identified | None:
+    """Return what the server at an address speaks; None if it answers nothing that is known.
+
+    With `expected`, that is tried first and alone: a server that is only slow must not get bytes of
+    other protocols, which it would count and record as faults.
+    """
+    if expected is not None:
+        tls = _unverified() if expected.tls else None
+        probe = (
+            _http(host, port, tls)
+            if expected.protocol == _HTTP
+            else _ping(expected.protocol, host, port, tls)
+        )
+        if (found := await _first([probe], timeout_s=_EXPECTED_S)) is not None:
+            return found
     return await _first(
         [_inside_tls(host, port), *_probes(host, port, None)], timeout_s=3 * _PROBE_S
     )
@@ -173,8 +190,13 @@ async def identify(host: str, port: int) -> Identified | None:
 
 async def wrong_server(where: Where, *, guess: bool = False) -> WrongServer | None:
     """Return the error if the server speaks something else than a URL says; None if it does not,
-    or if that cannot be found out. `guess` accepts the usual port of another protocol as a hint."""
-    found = await identify(where.host, where.port)
+    or if that cannot be found out.
+
+    `guess` is for a server that has closed the connection: it is not merely slow, and the usual
+    port of another protocol is accepted as a hint.
+    """
+    expected = None if guess else Identified(where.protocol, where.tls)
+    found = await identify(where.host, where.port, expected=expected)
     place = where.place
     if found is None and guess:
         return _by_port(where)
@@ -226,11 +248,16 @@ def _probes(host: str, port: int, tls: ssl.SSLContext | None) -> list[Awaitable[
     return [_http(host, port, tls), *(_ping(name, host, port, tls) for name in names)]
 
 
-async def _inside_tls(host: str, port: int) -> Identified | None:
-    """Return what the server speaks in TLS; None if it does not use TLS."""
-    # Nothing secret is sent, so the certificate does not matter.
+def _unverified() -> ssl.SSLContext:
+    """Return a context for probes: nothing secret is sent, so the certificate does not matter."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+async def _inside_tls(host: str, port: int) -> Identified | None:
+    """Return what the server speaks in TLS; None if it does not use TLS."""
+    context = _unverified()
     try:
         async with asyncio.timeout(_PROBE_S):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
