@@ -26,7 +26,8 @@ _BOUNDS: Final = """
 MINUTES: Final = {
     "traffic_minutes": f"""
         SELECT {_minute("ts_ns")} AS minute_ns, protocol, direction, kind,
-            count(*) AS messages, sum(size_bytes)::BIGINT AS bytes
+            count(*) AS messages,
+            coalesce(sum(size_bytes) FILTER (tunnel_link IS NULL), 0)::BIGINT AS bytes
         FROM messages GROUP BY ALL
     """,
     "latency_minutes": f"""
