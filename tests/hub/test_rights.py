@@ -151,7 +151,7 @@ async def _obeys(protocol: str) -> None:
         client_of(it, protocol) as alice,
         client_of(it, protocol, "bob") as bob,
     ):
-        # Twice each: the second publish and call take the fast path of the listener.
+        # More than once: later calls take the fast paths of the listener.
         for _ in range(3):
             await alice.publish("x", topic="@news/a")
             await alice.publish("x", topic="@own", ttl_s=0)
@@ -174,6 +174,24 @@ async def subscribes(protocol: str, client: Client) -> None:
     await client.subscribe("@news/a", "@news/b")
     for topics in (("@own",), ("@news/a/b",), ("@news/c", "@other")):
         await refused(protocol, "forbidden", client.subscribe(*topics))
+
+
+@pytest.mark.parametrize("ttl_s", [0, None])
+@pytest.mark.parametrize("protocol", CALLING)
+def test_publishes_that_a_listener_has_learned_are_checked(
+    protocol: str, ttl_s: float | None
+) -> None:
+    asyncio.run(_learned(protocol, ttl_s))
+
+
+async def _learned(protocol: str, ttl_s: float | None) -> None:
+    async with hub_with([protocol], ALICE) as it, client_of(it, protocol) as alice:
+        for _ in range(5):  # the same shape again and again: the listener has a template for it
+            await alice.publish("hello", topic="@own", ttl_s=ttl_s)
+        it.hub.reload(with_rights(it, {**ALICE, "publish": ["@news/**"]}))
+        for _ in range(5):
+            await refused(protocol, "forbidden", alice.publish("hello", topic="@own", ttl_s=ttl_s))
+        assert it.hub.counters.published == 5
 
 
 def test_comet_obeys_them_too() -> None:
