@@ -97,7 +97,7 @@ def test_when_all_are_in_use_only_probes_are_answered() -> None:
     asyncio.run(go())
 
 
-_PUBLISH = b"POST /v1/publish HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n{"
+_PUBLISH = b"POST /v1/publish HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100\r\n\r\n{"
 
 
 @pytest.mark.parametrize("data", [b"", b"GET /", b"GET /healthz HTTP/1.1\r\nA: b", _PUBLISH])
