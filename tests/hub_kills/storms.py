@@ -41,7 +41,7 @@ def tls_storm(silent_count: int, connects: int) -> dict[str, Any]:
         folder = Path(name)
         made = make_certificate(folder)
         tables = {each: {"tls": made.settings} for each in ("esnp", "comet", "magline")}
-        limits = {"handshake_s": 5.0, "connects_per_s": 100_000.0}
+        limits = {"handshake_s": 2.0, "connects_per_s": 100_000.0}
         with running_hub(folder, {**tables, "limits": limits}) as hub:
             return asyncio.run(_tls_storm(hub, made, silent_count, connects))
 

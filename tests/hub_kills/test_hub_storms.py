@@ -16,8 +16,8 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     "storm",
     [
-        pytest.param(partial(tls_storm, 400, 500), id="tls"),
-        pytest.param(partial(http_storm, 400, 2_000), id="http"),
+        pytest.param(partial(tls_storm, 400, 200), id="tls"),
+        pytest.param(partial(http_storm, 400, 500), id="http"),
         pytest.param(partial(unfinished_messages, 20, 9_800_000), id="unfinished"),
     ],
 )

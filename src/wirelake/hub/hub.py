@@ -143,9 +143,7 @@ class Hub:
         self.table = ConnectionTable(
             connections, loop, limits, counters, self.tap, self.topics, deadlines
         )
-        deadlines.add(
-            MemoryRelease(self.table.new_id(), lambda: self.table.count, counters.accepted.total)
-        )
+        deadlines.add(MemoryRelease(self.table.new_id(), lambda: self.table.count))
         self.authority = Authority(
             self.store, self.topics, counters, connections, loop.time, self.table.signed_on
         )
