@@ -85,6 +85,9 @@ def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
         ("kills", "kills", "kills of a hub", "SOAK_HUB_KILLS"),
         ("silence", "connections", "silent connections", "SOAK_SILENT"),
         ("memory", "connects", "short-lived connections", "SOAK_CONNECTS"),
+        ("tls", "silent", "silent TLS connections", "SOAK_SILENT"),
+        ("admin", "idle", "idle HTTP connections", "SOAK_SILENT"),
+        ("unfinished", "connections", "unfinished messages of one client", ""),
     )
     for part, key, words, variable in parts:
         found = record.get(part)
