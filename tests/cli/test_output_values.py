@@ -204,3 +204,17 @@ def test_csv_quotes_what_it_must() -> None:
     assert stream.getvalue().decode() == (
         'a,b,c,d\n"x,""y""\n",true,"[1,2]","{""hex"":""00""}"\n,,[],ok\n'
     )
+
+
+def test_integers_of_self_describing_values() -> None:
+    kinds = {"u": VarType.UINT64, "s": VarType.INT64}
+    for number, name, wanted in (
+        (-1, "u", str(2**64 - 1)),
+        (-1, "s", -1),
+        (-(2**60), "u", str(2**64 - 2**60)),
+        (-(2**60), "s", str(-(2**60))),
+        (2**60, "s", str(2**60)),
+    ):
+        node = {"parent": -1, "type": int(kinds[name]), "int": number}
+        found = list(rows_of(batch(v=[{"v": [node]}]), ["v"], exact=True))
+        assert found[0]["v"]["v"][0]["int"] == wanted

@@ -35,7 +35,7 @@ def protocols_of(run: Run, *args: str) -> dict[int, set[str | None]]:
     found: dict[int, set[str | None]] = {}
     for line in run("read", *args, "--json").lines:
         row = json.loads(line)
-        found.setdefault(row["connection"], set()).add(row["protocol"])
+        found.setdefault(int(row["connection"]), set()).add(row["protocol"])
     return found
 
 

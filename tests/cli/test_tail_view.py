@@ -151,7 +151,7 @@ def test_unsigned_integers_are_positive() -> None:
     assert said.endswith(f"u={(1 << 64) - 1} s=-1")
     shown = unsigned_values({"esnp": {"rows_by_kind": {"data": data}}})
     assert [each["value"][0]["int"] for each in shown["esnp"]["rows_by_kind"]["data"]] == [
-        (1 << 64) - 1,
+        str((1 << 64) - 1),
         -1,
     ]
 

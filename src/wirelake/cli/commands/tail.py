@@ -172,8 +172,8 @@ _ROUTINE_ROWS: Final = frozenset(
     {"address", "error", "flag", "message_id", "source_message_id", "types", "version"}
 )
 """The same for rows of ESNP."""
-_VALUE_KEYS: Final = ("int", "float", "text")
-"""Keys of a typed ESNP value, besides bytes."""
+_VALUE_KEYS: Final = ("float", "text")
+"""Keys of a typed ESNP value, besides integers and bytes."""
 
 
 class MessageView:
@@ -306,8 +306,9 @@ def _row(kind: str, row: Any) -> Iterator[str]:
 def _typed_value(value: Mapping[str, Any]) -> Any:
     """Return a typed ESNP value: a number, text, or bytes as text if they are UTF-8."""
     if value.get("bytes") is None:
-        found = next((value[key] for key in _VALUE_KEYS if value.get(key) is not None), "")
-        return unsigned(value.get("type"), found) if isinstance(found, int) else found
+        if value.get("int") is not None:  # large integers are text in JSON
+            return unsigned(value.get("type"), int(value["int"]))
+        return next((value[key] for key in _VALUE_KEYS if value.get(key) is not None), "")
     data = base64.b64decode(value["bytes"])
     try:
         return data.decode()

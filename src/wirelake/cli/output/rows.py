@@ -25,7 +25,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.records.exact_json import exact_array
+from wirelake.records.exact_json import exact, exact_array
 
 from ..errors import BAD_USAGE, CommandError
 from .text import json_text, unsigned
@@ -363,15 +363,18 @@ def _indexed(array: pa.Array, column: str | None) -> Iterator[tuple[int, Any]]:
 
 def _structs(array: pa.StructArray, column: str | None) -> list[Any]:
     rows: list[dict[str, Any]] = [{} for _ in range(len(array))]
+    # A self-describing value: its type says whether the integer is unsigned.
+    is_value = {"parent", "type", "int"} <= {field.name for field in array.type}
     for field, values in zip(array.type, array.flatten(), strict=True):
         name = field.name
-        for place, value in _indexed(values, None if column is None else name):
+        plain = column is None or (is_value and name == "int")
+        for place, value in _indexed(values, None if plain else name):
             rows[place][name] = value
-    # A self-describing value: its type says whether the integer is unsigned.
-    if {"parent", "type", "int"} <= {field.name for field in array.type}:
+    if is_value:
         for row in rows:
-            if row.get("int", 0) < 0:
-                row["int"] = unsigned(row["type"], row["int"])
+            if "int" in row:
+                number = row["int"] if row["int"] >= 0 else unsigned(row["type"], row["int"])
+                row["int"] = number if column is None else exact(number)
     return rows
 
 

@@ -95,8 +95,10 @@ def unsigned_values(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     found = {name: unsigned_values(each) for name, each in value.items()}
-    if "parent" in found and isinstance(found.get("int"), int):
-        found["int"] = unsigned(found.get("type"), found["int"])
+    if "parent" in found and isinstance(found.get("int"), int | str):
+        from wirelake.records.exact_json import exact
+
+        found["int"] = exact(unsigned(found.get("type"), int(found["int"])))
     return found
 
 
