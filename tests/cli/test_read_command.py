@@ -351,7 +351,7 @@ def test_a_filter_error_points_at_the_place(run: Run, traffic: Path) -> None:
 
 
 BAD_USAGE = {
-    ("--table", "nope"): "'nope' is not one of 'messages'",
+    ("--table", "nope"): "unknown value 'nope'; expected one of messages",
     ("--columns", "nope"): "--columns: unknown column 'nope'; expected one of ts_ns",
     ("--columns", "comet.nope"): "unknown column 'nope' in comet; expected one of auth",
     ("--columns", ","): "--columns: empty list of columns",
@@ -363,7 +363,7 @@ BAD_USAGE = {
     ("--dialect", "tny"): "invalid --dialect 'tny'; expected PROTOCOL=NAME",
     ("--dialect", "tny=nope"): "unknown dialect 'nope' of tny; expected one of seed, upstream",
     ("--keys", "no/such.keys"): "no/such.keys: No such file or directory",
-    ("--to", "nope"): "'nope' is not one of 'table', 'json'",
+    ("--to", "nope"): "unknown value 'nope'; expected one of table, json",
     ("--json", "--to", "csv"): "--json conflicts with --to csv",
     ("--jobs", "0"): "0 is not in the range x>=1",
     ("--limit", "-1"): "-1 is not in the range x>=0",
