@@ -118,7 +118,7 @@ def _sweep(hub: HubProcess, kills: int, moments: random.Random) -> Judgement:
     problems: list[str] = []
     for _ in range(kills):
         before = ledger.confirmations
-        wait_until(lambda before=before: ledger.confirmations > before + 2_000, "much is confirmed")
+        wait_until(lambda before=before: ledger.confirmations > before + 1_000, "much is confirmed")
         until = time.monotonic() + moments.uniform(0.3, 1.2)
         while time.monotonic() < until:
             problems += _too_long(hub)

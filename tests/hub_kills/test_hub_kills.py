@@ -19,7 +19,7 @@ def test_nothing_confirmed_is_lost(tmp_path: Path) -> None:
 def test_the_sweep_under_load_loses_nothing_and_keeps_the_quota(tmp_path: Path) -> None:
     judgement = run_sweep_with_kills(tmp_path, kills=2, seed=4)
     assert judgement.problems == []
-    assert judgement.confirmed > 4_000
+    assert judgement.confirmed > 2_000
 
 
 _ONE, _TWO = Piece("keyed", 1, topic="@t"), Piece("keyed", 2, topic="@t")

@@ -135,8 +135,8 @@ class StoreSettings(Table, frozen=True, kw_only=True):
     """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
     failure may lose the last moments."""
     check_s: Annotated[float, msgspec.Meta(ge=0, le=_MAX_SECONDS)] = 5.0
-    """Maximum duration of the check of the database at the start; 0 for none. A gigabyte takes
-    about a second."""
+    """Maximum duration of the check of the database at the start; 0 for none. A gigabyte takes two
+    to four seconds."""
     server: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] = 0
     """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
 

@@ -144,20 +144,24 @@ async def connz(request: Request) -> Response:
 
 async def topicz(request: Request) -> Response:
     """Answer with the topics."""
-    known_queries(request, "limit", "offset")
-    return await _page(request, "topics", hub_of(request).topics.topic_list(), topic_state)
+    limit, offset = _bounds(request)
+    topics = hub_of(request).topics.topic_list()
+    return await _page("topics", len(topics), topics[offset : offset + limit], topic_state)
 
 
 async def clientz(request: Request) -> Response:
-    """Answer with the clients."""
-    known_queries(request, "limit", "offset")
+    """Answer with the clients: those with an id, then the anonymous ones."""
+    limit, offset = _bounds(request)
     hub = hub_of(request)
-    clients = hub.topics.client_list()
     anonymous: list[Client] = []
     async for some in in_slices(list(hub.connections.values())):
         found = (each.client for each in some)
         anonymous.extend(each for each in found if each is not None and not each.durable)
-    return await _page(request, "clients", clients + anonymous, client_state)
+    # Not a copy of all: of a million clients it would take longer than everything else.
+    stored = len(hub.topics.registry.clients)
+    page = hub.topics.client_list(offset, limit)
+    page += anonymous[max(0, offset - stored) : max(0, offset + limit - stored)]
+    return await _page("clients", stored + len(anonymous), page, client_state)
 
 
 def recording_of(hub: Hub) -> Recording | None:
@@ -196,15 +200,20 @@ async def in_slices(items: Sequence[Item], size: int = _SLICE) -> AsyncIterator[
         yield items[start : start + size]
 
 
-async def _page(
-    request: Request, name: str, items: Sequence[Item], shown: Callable[[Item], Any]
-) -> Response:
+def _bounds(request: Request) -> tuple[int, int]:
+    """Return the limit and the offset of a page."""
+    known_queries(request, "limit", "offset")
     limit = number(request, "limit", _DEFAULT, _PAGE)
-    offset = number(request, "offset", 0, _OFFSET)
+    return limit, number(request, "offset", 0, _OFFSET)
+
+
+async def _page(
+    name: str, count: int, items: Sequence[Item], shown: Callable[[Item], Any]
+) -> Response:
     rows: list[Any] = []
-    async for some in in_slices(items[offset : offset + limit], _FORMATTED):
+    async for some in in_slices(items, _FORMATTED):
         rows.extend(map(shown, some))
-    return JsonResponse({"count": len(items), name: rows})
+    return JsonResponse({"count": count, name: rows})
 
 
 def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -235,10 +236,11 @@ class Topics:
         """Return all topics; `topic_state` has what to show of one."""
         return list(self.registry.topics.values())
 
-    def client_list(self) -> list[Client]:
-        """Return all clients with topics, or with connections since the start, but the anonymous
-        ones, which only their connections know; `client_state` has what to show of one."""
-        return list(self.registry.clients.values())
+    def client_list(self, offset: int = 0, limit: int | None = None) -> list[Client]:
+        """Return clients with topics, or with connections since the start, but the anonymous ones,
+        which only their connections know; `client_state` has what to show of one."""
+        end = None if limit is None else offset + limit
+        return list(islice(self.registry.clients.values(), offset, end))
 
     def dead(self, limit: int, client: str | None = None) -> list[DeadLetter]:
         """Return dead letters, newest first; HubError `not_found`."""
