@@ -118,6 +118,14 @@ def test_a_damaged_file_is_reported_at_the_start(tmp_path: Path) -> None:
     _start(tmp_path, check_s=0)
 
 
+def test_a_list_of_clients_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    for number in range(200):
+        add_client(tmp_path / _NAME, f"client-{number}")
+    assert _damage(tmp_path / _NAME, b"client-150") > 0
+    with pytest.raises(StoreError, match="malformed; restore a backup"):
+        list_clients(tmp_path / _NAME)
+
+
 def test_the_check_ends_when_its_time_is_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,10 +14,10 @@ import hmac
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from wirelake.protocols.hub_calls import MAX_CLIENT_ID_BYTES
 
@@ -135,16 +135,20 @@ def remove_user(path: str | Path, id: str) -> None:  # noqa: A002
 
 def list_clients(path: str | Path) -> list[ClientRow]:
     """Return all clients by id."""
-    with closing(_connect(path)) as db:
-        rows = db.execute(f"SELECT {', '.join(ClientRow._fields)} FROM clients ORDER BY id")
-        return [ClientRow(*row) for row in rows]
+    return [ClientRow(*row) for row in _rows(path, "clients", ClientRow._fields)]
 
 
 def list_users(path: str | Path) -> list[UserRow]:
     """Return all users by id."""
+    return [UserRow(*row) for row in _rows(path, "users", UserRow._fields)]
+
+
+def _rows(path: str | Path, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
     with closing(_connect(path)) as db:
-        rows = db.execute(f"SELECT {', '.join(UserRow._fields)} FROM users ORDER BY id")
-        return [UserRow(*row) for row in rows]
+        try:
+            return db.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id").fetchall()
+        except sqlite3.Error as error:
+            raise StoreError(f"{path}: {error}; restore a backup") from error
 
 
 def _insert(
