@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sqlite3
 import stat
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -131,10 +132,36 @@ def test_the_check_ends_when_its_time_is_over(
 ) -> None:
     _start(tmp_path)
     add_client(tmp_path / _NAME, "ann")
-    _fill(tmp_path, 20_000)
-    _start(tmp_path, check_s=1e-4)
+    _start(tmp_path, check_s=1e-9)
     assert [record.message for record in caplog.records] == [
-        f"{tmp_path / _NAME}: checked for 0.0001 s, not completely; see store.check_s"
+        f"{tmp_path / _NAME}: checked for 1e-09 s, not completely; see store.check_s"
+    ]
+
+
+def test_the_check_of_a_large_table_is_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Timer(threading.Thread):
+        """Fires again and again: once might be between two statements."""
+
+        def __init__(self, _: float, interrupt: Any):
+            super().__init__(daemon=True)
+            self._interrupt = interrupt
+            self._ended = threading.Event()
+
+        def run(self) -> None:
+            while not self._ended.wait(1e-4):
+                self._interrupt()
+
+        def cancel(self) -> None:
+            self._ended.set()
+
+    _start(tmp_path)
+    _fill(tmp_path, 20_000)
+    monkeypatch.setattr("wirelake.hub.store.migrations.threading.Timer", Timer)
+    _start(tmp_path)
+    assert [record.message for record in caplog.records] == [
+        f"{tmp_path / _NAME}: checked for 5 s, not completely; see store.check_s"
     ]
 
 
