@@ -33,29 +33,66 @@ _SHOWN: Final = 40
 class Patterns:
     """A list of patterns."""
 
-    __slots__ = ("_known", "_match")
+    __slots__ = ("_exact", "_known", "_patterns")
 
     def __init__(self, patterns: Sequence[str]):
-        self._match = re.compile("|".join(map(_expression, patterns)) or r"(?!)", re.DOTALL)
+        self._exact = frozenset(each for each in patterns if "*" not in each)
+        self._patterns = [_Pattern(each) for each in patterns if "*" in each]
         self._known: dict[str, bool] = {}
 
     def match(self, name: str) -> bool:
         """Return whether one of the patterns matches the whole name."""
+        if name in self._exact:
+            return True
         found = self._known.get(name)
         if found is None:
             if len(self._known) >= _CACHED:
                 self._known.clear()
-            found = self._known[name] = self._match.fullmatch(name) is not None
+            found = self._known[name] = any(each.match(name) for each in self._patterns)
         return found
 
 
-def _expression(pattern: str) -> str:
-    """Return a pattern as a regular expression."""
-    parts = re.split(r"(\*+)", pattern)
-    wild = {"*": "[^/]*"}
-    return "".join(
-        wild.get(part, ".*") if part.startswith("*") else re.escape(part) for part in parts
-    )
+class _Pattern:
+    """A pattern with wildcards."""
+
+    # All positions in the pattern are tried at the same time, as bits of an integer, so the time is
+    # proportional to the length of the name. A regular expression would backtrack: clients choose
+    # the names, and could block the loop for seconds with one that almost matches.
+
+    __slots__ = ("_end", "_letters", "_stars", "_wide_stars")
+
+    def __init__(self, pattern: str):
+        self._letters: dict[str, int] = {}
+        """By letter: the positions that it may be at."""
+        self._stars = 0
+        """The positions of wildcards."""
+        self._wide_stars = 0
+        """Those of `**`."""
+        position = 0
+        for part in re.split(r"(\*+)", pattern):
+            if part.startswith("*"):
+                self._stars |= 1 << position
+                self._wide_stars |= (len(part) > 1) << position
+                position += 1
+                continue
+            for letter in part:
+                self._letters[letter] = self._letters.get(letter, 0) | 1 << position
+                position += 1
+        self._end = 1 << position
+
+    def match(self, name: str) -> bool:
+        """Return whether the pattern matches the whole name."""
+        letters, stars, wide_stars = self._letters, self._stars, self._wide_stars
+        # A bit is set when the name so far matches the pattern up to that position. A wildcard may
+        # match nothing: its bit also sets the next one. No wildcard follows another.
+        positions = 1 | (stars & 1) << 1
+        for letter in name:
+            stays = positions & (wide_stars if letter == "/" else stars)
+            positions = (positions & letters.get(letter, 0)) << 1 | stays
+            positions |= (positions & stars) << 1
+            if not positions:
+                return False
+        return bool(positions & self._end)
 
 
 class Rate:

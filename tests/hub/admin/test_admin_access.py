@@ -15,7 +15,7 @@ from tests.hub.running import Running, running
 from wirelake.hub.admin import access, admin_token, live
 from wirelake.hub.admin.access import host_allowed
 from wirelake.hub.admin.endpoints import ENDPOINTS
-from wirelake.hub.config import AdminSettings
+from wirelake.hub.config import AdminSettings, make_config
 from wirelake.hub.errors import HubError
 from wirelake.hub.roles import Role
 from wirelake.hub.store import add_user, remove_user, rotate_user
@@ -178,7 +178,8 @@ async def _bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_names_of_hosts(host: str, settings: dict[str, Any], allowed: bool) -> None:
-    assert host_allowed(host, AdminSettings(**settings)) == allowed
+    admin = AdminSettings(**settings)
+    assert host_allowed(host, admin.host, admin.hosts) == allowed
 
 
 def test_requests_for_other_hosts_are_refused() -> None:
@@ -190,6 +191,11 @@ async def _hosts() -> None:
         for path in ("/metrics", "/healthz", "/connz", "/nothing"):
             assert await asyncio.to_thread(_status, admin, path, "evil.example:9680") == 403, path
         assert await asyncio.to_thread(_status, admin, "/healthz", "localhost:9680") == 200
+        elsewhere = make_config({"admin": {"host": "0.0.0.0"}})  # needs a restart
+        it.hub.reload(elsewhere, admin.server)
+        assert await asyncio.to_thread(_status, admin, "/healthz", "evil.example") == 403
+        it.hub.reload(make_config({"admin": {"hosts": ["hub.example"]}}), admin.server)
+        assert await asyncio.to_thread(_status, admin, "/healthz", "hub.example") == 200
 
 
 def _status(admin: AdminClient, path: str, host: str) -> int:

@@ -15,7 +15,7 @@ import asyncio
 import hmac
 import ipaddress
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from starlette.datastructures import Headers
@@ -31,7 +31,6 @@ from ..store.accounts import expiry_of, token_hash
 from .http import error_response
 
 if TYPE_CHECKING:
-    from ..config import AdminSettings
     from ..hub import Hub
 
 __all__ = ["Access", "Grant", "HostCheck", "Page", "host_allowed"]
@@ -152,28 +151,32 @@ class HostCheck:
     def __init__(self, app: ASGIApp, hub: Hub):
         self._app = app
         self._hub = hub
+        self._bound = hub.config.admin.host  # a reload changes `hosts`, not where the hub listens
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer it with `forbidden`."""
         if scope["type"] == "http":
             host = Headers(scope=scope).get("host", "")
-            if not host_allowed(host, self._hub.config.admin):
+            if not host_allowed(host, self._bound, self._hub.config.admin.hosts):
                 error = HubError("forbidden", f"unknown host {host[:100]!r}; see admin.hosts")
                 await error_response(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
 
-def host_allowed(host: str, settings: AdminSettings) -> bool:
-    """Return whether a request with this Host header is accepted."""
+def host_allowed(host: str, bound: str, hosts: Sequence[str]) -> bool:
+    """Return whether a request with this Host header is accepted.
+
+    `bound` is where the hub listens, `hosts` is `admin.hosts`.
+    """
     name = _without_port(host).lower().rstrip(".")
     # No Host: a client of HTTP/1.0, which no browser is. An address was not resolved from a name.
     if not name or name == "localhost" or _is_address(name):
         return True
-    if name in {each.lower() for each in (*settings.hosts, settings.host)}:
+    if name in {each.lower() for each in (*hosts, bound)}:
         return True
     # Off loopback every endpoint needs a token, which a page of another domain does not have.
-    return not settings.hosts and not is_loopback(settings.host)
+    return not hosts and not is_loopback(bound)
 
 
 def _without_port(host: str) -> str:
