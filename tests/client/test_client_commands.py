@@ -18,6 +18,7 @@ import pytest
 from wirelake.cli.main import main
 from wirelake.cli.options import typed_value
 from wirelake.cli.output.text import body_text
+from wirelake.client import Client, Timeout
 
 pytestmark = pytest.mark.slow
 
@@ -262,7 +263,7 @@ def test_calls_that_fail(run: Run, hub: Hub, protocol: str) -> None:
     sleep = f"{hub.url(protocol)}/{slow}"
     found = run("call", sleep, "ms=5000", *sign_on, "--timeout", "0.3")
     place = hub.places[protocol]
-    assert found == (1, "", f"wirelake: {place}: no reply in time\n")
+    assert found == (1, "", f"wirelake: {place}: no reply in time; --timeout waits longer\n")
 
 
 def test_wrong_tokens_are_one_line(run: Run, hub: Hub) -> None:
@@ -384,6 +385,63 @@ def test_ping(run: Run, hub: Hub, protocol: str) -> None:
     lines = [json.loads(line) for line in run(*args, "--json").out.splitlines()]
     assert [each["ping"] for each in lines] == [1, 2]
     assert all(each["ms"] >= 0 for each in lines)
+
+
+@pytest.mark.parametrize(
+    ("interrupted_at", "code", "summary"),
+    [(3, 0, "3 sent, 2 answered; min/avg/max "), (1, 1, "1 sent, 0 answered")],
+)
+def test_ping_sums_up_on_ctrl_c(
+    run: Run,
+    hub: Hub,
+    monkeypatch: pytest.MonkeyPatch,
+    interrupted_at: int,
+    code: int,
+    summary: str,
+) -> None:
+    count = 0
+
+    async def interrupted(_: Client) -> float:
+        nonlocal count
+        count += 1
+        if count == interrupted_at:
+            raise KeyboardInterrupt
+        return 0.001
+
+    monkeypatch.setattr(Client, "ping", interrupted)
+    found = run("ping", hub.url("tny"), "--count", "9", "--interval", "0")
+    assert (found.code, found.err) == (code, "")
+    assert found.out.splitlines()[-1].startswith(summary)
+
+
+def test_ping_sums_up_when_the_server_stops_answering(
+    run: Run, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([0.001])
+
+    async def once(_: Client) -> float:
+        try:
+            return next(answers)
+        except StopIteration:
+            raise Timeout("no reply in time") from None
+
+    monkeypatch.setattr(Client, "ping", once)
+    found = run("ping", hub.url("tny"), "--count", "9", "--interval", "0")
+    assert found.code == 1
+    assert found.out.splitlines()[-1].startswith("2 sent, 1 answered; min/avg/max ")
+    assert found.err == f"wirelake: {hub.places['tny']}: no reply in time; --timeout waits longer\n"
+
+
+def test_ctrl_c_is_the_usual_end_of_subscribe(
+    run: Run, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Client) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Client, "notifications", interrupted)
+    found = run("subscribe", hub.url("esnp"), "@news", *hub.alice)
+    place = hub.places["esnp"]
+    assert found == (0, "", f"wirelake: subscribed to @news at {place} as alice; Ctrl-C ends\n")
 
 
 # -- words ------------------------------------------------------------------------------------

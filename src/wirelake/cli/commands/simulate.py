@@ -40,6 +40,7 @@ Examples:
 """
 
 _CAPTURE_OPTIONS: Final = ("size", "faults", "protocols", "style", "jobs", "force")
+_TOKEN_FILE: Final = "admin.token"
 _HUB_OPTIONS: Final = ("data", "seconds", "scale")
 
 
@@ -137,6 +138,10 @@ def _simulate_live(
 
     if data is None:
         raise CommandError("--to-hub requires --data, the data directory of the hub", BAD_USAGE)
+    if not (Path(data) / _TOKEN_FILE).is_file():
+        raise CommandError(
+            f"{data}: no {_TOKEN_FILE}; expected the data directory of the running hub", BAD_USAGE
+        )
     try:
         with second_progress("simulate") as progress:
             hub = HubAddress(to_hub, Path(data))
