@@ -35,6 +35,10 @@ _UNFINISHED_KB = 160 * 1024
 """Memory of unfinished messages: 64 MB for a client, twice where buffers grow by copying."""
 
 
+_DROPPED = {"buffered_bytes_per_client", "too_slow"}
+"""Why connections with unfinished messages are dropped: in a long storm, the first are too slow."""
+
+
 def tls_storm(silent_count: int, connects: int) -> dict[str, Any]:
     """Silent connections to TLS listeners, then short ones, with and without a handshake."""
     with tempfile.TemporaryDirectory(prefix="wirelake-storm-") as name:
@@ -54,7 +58,9 @@ async def _tls_storm(
     writers = await silent(hub.addresses["comet"], silent_count)
     refused = hub.varz()["refused"]
     problems = []
-    if silent_count - refused.get("half_open_per_address", 0) > _HALF_OPEN:
+    # Those whose handshake has timed out meanwhile made room for others.
+    ended = _handshakes(hub, "comet", "timeout")
+    if silent_count - refused.get("half_open_per_address", 0) > _HALF_OPEN + ended:
         problems.append(f"{silent_count} silent TLS connections, refused: {refused}")
     peak_kb = hub.memory_kb()
     await _wait(lambda: _handshakes(hub, "comet", "timeout") >= _HALF_OPEN, "deadline")
@@ -158,7 +164,7 @@ def _unfinished(hub: HubProcess, connections: int, size: int) -> dict[str, Any]:
     problems = []
     if peak_kb - before_kb > _UNFINISHED_KB:
         problems.append(f"{connections} unfinished messages took {peak_kb - before_kb} kB")
-    if set(dropped) != {"buffered_bytes_per_client"}:
+    if "buffered_bytes_per_client" not in dropped or set(dropped) - _DROPPED:
         problems.append(f"dropped: {dropped}")
     numbers = {"connections": connections, "bytes_each": size, "dropped": dropped}
     after_kb = _given_back(hub, before_kb)
