@@ -17,6 +17,7 @@ from tests.hub_raw import raw_tny as tny
 
 from wirelake.client import connect
 from wirelake.hub.config import ActiveLimits, Limits
+from wirelake.hub.listeners.tny_gateway import User
 from wirelake.hub.net.budget import BufferBudget
 from wirelake.hub.net.connection import Connection
 from wirelake.hub.rpc.services import Services
@@ -252,5 +253,48 @@ def test_a_new_frame_has_its_own_time() -> None:
             writer.close()
             with suppress(ConnectionError):
                 await asyncio.wait_for(writer.wait_closed(), DEADLINE_S)
+
+    asyncio.run(go())
+
+
+# -- what sessions and gateways keep besides -----------------------------------------------------
+
+
+def test_parts_of_a_request_count() -> None:
+    payload = (esnp.PAYLOAD, bytes(_LARGE))
+    part = esnp.encoded(esnp.call_rows(7, "test", "echo", {}, esnp.seq(1, 2), payload))
+
+    async def go() -> None:
+        async with _hub("esnp") as it:
+            _, writer = await asyncio.open_connection(*it.address("esnp"))
+            writer.write(part)
+            connection = await _connection(it, len(part))
+            assert connection.session.buffered == 0
+            assert it.hub.context.budget.total == connection.held_bytes >= _LARGE
+            writer.transport.abort()
+            await until(lambda: it.hub.context.budget.total == 0)
+
+    asyncio.run(go())
+
+
+def test_messages_that_wait_for_a_link_count() -> None:
+    packet = _tny()
+
+    async def go() -> None:
+        async with running(listeners=["relay"], relay={"auth": "none"}) as backend:
+            host, port = backend.address("relay")
+            gateway = {"enabled": True, "backends": [{"host": host, "port": port}]}
+            async with _hub("tny", gateway=gateway) as it:
+                await until(lambda: len(it.hub.connections) == 1)  # the link
+                _, writer = await asyncio.open_connection(*it.address("tny"))
+                await until(lambda: len(it.hub.connections) == 2)
+                user = next(each for each in it.hub.connections.values() if isinstance(each, User))
+                user.pause()
+                writer.write(packet)
+                await until(lambda: it.hub.context.budget.total >= _LARGE)
+                user.resume()
+                user.react()
+                await until(lambda: user.held_bytes == it.hub.context.budget.total == 0)
+                writer.transport.abort()
 
     asyncio.run(go())
