@@ -12,7 +12,7 @@ import pytest
 from wirelake.records.schema import VERSION, schema
 from wirelake.tables.check import check
 from wirelake.tables.log import Log
-from wirelake.tables.maintenance import compact, compact_with, expire, groups
+from wirelake.tables.maintenance import compact, compact_with, expire, expire_with, groups
 from wirelake.tables.parquet import table
 from wirelake.tables.paths import LakeError
 from wirelake.tables.snapshot import iso_time
@@ -248,3 +248,28 @@ def test_the_status_of_an_empty_lake(lake: Path) -> None:
     assert found.rows_per_s is None
     assert found.bytes_per_s is None
     assert found.lag_s == 0.0
+
+
+def test_small_files_are_merged_when_there_are_enough(tmp_path: Path) -> None:
+    with Writer(tmp_path / "lake", create={}) as writer:
+        for number in range(4):
+            commit_calls(writer, [number])
+            merged = compact_with(writer, min_files=4)
+            assert (merged is not None) == (number == 3)
+        assert len(writer.snapshot.files("calls")) == 1
+
+
+def test_tables_that_expire_are_merged_day_by_day(tmp_path: Path) -> None:
+    day = DAY  # numbers of calls are seconds
+    with Writer(tmp_path / "lake", create={}) as writer:
+        for number in (5, 6, day + 5, day + 6, 2 * day + 5):
+            commit_calls(writer, [number])
+        assert compact_with(writer, min_files=4, by_day={"calls"}) is None  # saves two files
+        assert compact_with(writer, min_files=3, by_day={"calls"}) is not None
+        found = [(each.min_ns or 0) // (day * SECOND) for each in writer.snapshot.files("calls")]
+        assert sorted(found) == [0, 1, 2]
+        clock_ns = (2 * day + 3) * SECOND
+        writer.clock = lambda: clock_ns
+        expire_with(writer, {"calls": 1.0 * day})
+        left = [(each.min_ns or 0) // (day * SECOND) for each in writer.snapshot.files("calls")]
+        assert sorted(left) == [1, 2]

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -81,12 +82,15 @@ def compact_with(
     size_bytes: int = SIZE_BYTES,
     tables: Iterable[str] | None = None,
     min_files: int = 2,
+    by_day: Collection[str] = (),
 ) -> Record | None:
-    """Merge small files with a writer that is already open; at least `min_files` into one."""
+    """Merge small files with a writer that is already open.
+
+    A table is left as it is if fewer than `min_files` of one protocol would become one. Those in
+    `by_day` get files of one day each: a file is only removed when all of its rows are old.
+    """
     began = time.monotonic()
-    merges = [
-        each for each in groups(writer.snapshot, size_bytes, tables) if len(each.files) >= min_files
-    ]
+    merges = _worthwhile(groups(writer.snapshot, size_bytes, tables, by_day), min_files)
     if not merges:
         return None
     with writer.begin() as step:
@@ -112,10 +116,21 @@ def compact_with(
 # -- selection ---------------------------------------------------------------------------------
 
 
+def _worthwhile(merges: list[Group], min_files: int) -> list[Group]:
+    """Return the merges of tables and protocols that have enough files to merge."""
+    saved: Counter[tuple[str, str | None]] = Counter()
+    for each in merges:
+        saved[each.table, each.protocol] += len(each.files) - 1
+    return [each for each in merges if saved[each.table, each.protocol] >= min_files - 1]
+
+
 def groups(
-    snapshot: Snapshot, size_bytes: int = SIZE_BYTES, tables: Iterable[str] | None = None
+    snapshot: Snapshot,
+    size_bytes: int = SIZE_BYTES,
+    tables: Iterable[str] | None = None,
+    by_day: Collection[str] = (),
 ) -> list[Group]:
-    """Return the files to merge."""
+    """Return the files to merge; those of tables in `by_day` day by day."""
     chosen = PUBLIC_TABLES if tables is None else tuple(tables)
     merges: list[Group] = []
     for table in chosen:
@@ -124,9 +139,12 @@ def groups(
             if not each.provisional:
                 by_protocol.setdefault(each.protocol, []).append(each)
         for protocol, files in by_protocol.items():
-            parts = (
-                _days(files) if "minute_ns" in time_columns(table) else _sized(files, size_bytes)
-            )
+            if "minute_ns" in time_columns(table):
+                parts = _days(files)
+            elif table in by_day:
+                parts = (part for day in _of_days(files) for part in _sized(day, size_bytes))
+            else:
+                parts = _sized(files, size_bytes)
             merges += [Group(table, protocol, part) for part in parts if len(part) > 1]
     return merges
 
@@ -145,6 +163,14 @@ def _sized(files: list[AddedFile], size_bytes: int) -> Iterator[list[AddedFile]]
         part.append(each)
         part_bytes += each.bytes
     yield part
+
+
+def _of_days(files: list[AddedFile]) -> Iterator[list[AddedFile]]:
+    """Yield the files of each day, by the time of their last row."""
+    by_day: dict[int, list[AddedFile]] = {}
+    for each in files:
+        by_day.setdefault((each.max_ns or 0) // _DAY_NS, []).append(each)
+    yield from by_day.values()
 
 
 def _days(files: list[AddedFile]) -> Iterator[list[AddedFile]]:

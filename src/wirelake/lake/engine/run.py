@@ -149,7 +149,10 @@ class Run:
     def maintain(self) -> None:
         """Merge small files and remove old data, if it is due."""
         if self._compact_files:
-            self._maintained(compact_with(self._writer, min_files=self._compact_files))
+            merged = compact_with(
+                self._writer, min_files=self._compact_files, by_day=self._retention.keys()
+            )
+            self._maintained(merged)
         if self._retention and time.monotonic() >= self._next_expiry_s:
             self._maintained(expire_with(self._writer, self._retention))
             self._next_expiry_s = time.monotonic() + _EXPIRE_EVERY_S
