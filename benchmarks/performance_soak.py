@@ -83,6 +83,7 @@ def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
         yield _Count(name, "splits of its input", "SOAK_CUTS", record.get("cuts", 0), problems)
     parts = (
         ("kills", "kills", "kills of a hub", "SOAK_HUB_KILLS"),
+        ("sweep", "kills", "kills of a hub that deletes under load", ""),
         ("silence", "connections", "silent connections", "SOAK_SILENT"),
         ("memory", "connects", "short-lived connections", "SOAK_CONNECTS"),
         ("tls", "silent", "silent TLS connections", "SOAK_SILENT"),

@@ -143,9 +143,11 @@ def test_status_lists_pending_captures(
 ) -> None:
     folder = shutil.copytree(captures, tmp_path / "captures")
     shutil.copy(next(folder.glob("*.pcap")), folder / "tap-x-00000007.pcap")
+    (folder / "edge-a-00000099.pcapng.open").write_bytes(b"x" * 70)
     args = ("lake", "status", str(lake), "--from", str(folder))
     found = run(*args)
     assert found.code == 0
+    assert "1 recording still open, 70 B; `lake run --include-open` reads them" in found.out
     assert "1 capture waiting," in found.out
     assert "may still be growing" in found.out
     data = json.loads(run(*args, "--settle", "0", "--json").out)

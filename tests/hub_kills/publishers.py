@@ -153,15 +153,14 @@ class BusyPublisher(EsnpPublisher):
         number = 0
         try:
             while not self._over.is_set():
-                pieces = [
-                    Piece(self.name, number + each, topic=self._topics[each % len(self._topics)])
-                    for each in range(self._at_a_time)
-                ]
-                number += len(pieces)
-                for piece in pieces:
-                    self._ledger.trying(piece)
                 try:
-                    self._publish_all(pieces)
+                    client = self._signed_on()
+                    pieces = [
+                        Piece(self.name, number + each, topic=self._topics[each % 2])
+                        for each in range(self._at_a_time)
+                    ]
+                    number += len(pieces)
+                    self._publish_all(client, pieces)
                 except _GONE:
                     self.hang_up()
                     self._over.wait(0.02)
@@ -171,8 +170,9 @@ class BusyPublisher(EsnpPublisher):
         finally:
             self.hang_up()
 
-    def _publish_all(self, pieces: list[Piece]) -> None:
-        client = self._signed_on()
+    def _publish_all(self, client: RawEsnp, pieces: list[Piece]) -> None:
+        for piece in pieces:
+            self._ledger.trying(piece)
         numbers = [client.next_number() for _ in pieces]
         client.line.send(
             b"".join(

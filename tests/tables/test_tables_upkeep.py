@@ -225,6 +225,7 @@ def test_how_a_lake_is_doing(lake: Path, tmp_path: Path) -> None:
         path.write_bytes(b"x" * 10)
         written = now.now_ns - age_s * SECOND
         os.utime(path, ns=(written, written))
+    (captures / "edge-00000007.pcapng.open").write_bytes(b"x" * 70)
     found = status(lake, captures, now_ns=now.now_ns + 5 * SECOND)
     assert (found.commit, found.time, found.age_s) == (2, iso_time(now.now_ns), 5.0)
     assert (found.schema, found.path) == (VERSION, str(lake))
@@ -240,6 +241,7 @@ def test_how_a_lake_is_doing(lake: Path, tmp_path: Path) -> None:
         (1, ""), (3, "sequence 2 is missing"), (4, "after tap-3.pcap"),
     ]  # fmt: skip
     assert (found.backlog_files, found.backlog_bytes, found.lag_s) == (3, 30, 45.0)
+    assert (found.open_files, found.open_bytes) == (1, 70)
 
 
 def test_the_status_of_an_empty_lake(lake: Path) -> None:
