@@ -29,6 +29,8 @@ from wirelake.protocols.tny import layout as tny
 from .frames_made import PROTOCOLS, frames
 from .tcp_made import Call, write
 
+pytestmark = pytest.mark.slow
+
 SEGMENT = 1_448
 BODY_BYTES = 40_000
 

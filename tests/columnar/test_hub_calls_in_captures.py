@@ -34,6 +34,8 @@ from wirelake.records.engine import feed_event
 from wirelake.records.rollups import rollup
 from wirelake.records.rows import in_order
 
+pytestmark = pytest.mark.slow
+
 TS_MS = 1_767_225_600_000
 ECHO = 1001
 TARGETS = {AUTH.number: "hub/auth", ACK.number: "hub/ack", NOTIFY_NUMBER: "hub/notify"}

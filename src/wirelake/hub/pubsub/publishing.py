@@ -499,9 +499,11 @@ def _check_digest(key: str, before: bytes, now: bytes) -> None:
 def report(tap: Tap, id: str, topic: str | None, audience: int, client: Client | None) -> None:  # noqa: A002
     """Report a publication to the tap.
 
-    Deliveries to one client are matched only where the protocol acknowledges every notification
-    (`docs/concepts/matching.md`): a client that is online over another protocol is not named. The
-    protocol is named when the client is online; readers assume the built-in one otherwise.
+    A fact that names a client makes a row of `deliveries` even if no send is captured
+    (`docs/concepts/matching.md`). So a client is named only where the protocol acknowledges every
+    notification: over another one, the notification may be in a tunnel or in a sealed body, and its
+    row would be `unsent` for ever. The protocol is named when the client is online; readers assume
+    the built-in one otherwise.
     """
     if client is None:
         tap.published(id, topic, audience)
