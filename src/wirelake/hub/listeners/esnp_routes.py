@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import ssl
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from wirelake.protocols.esnp.address import address_from_pairs
 from wirelake.protocols.esnp.binding import EsnpRoute
@@ -41,6 +42,7 @@ from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import DecodeError
 
+from ..auth import warn_if_readable
 from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
@@ -50,7 +52,7 @@ from ..pubsub.notifications import Notification
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
-    from .esnp import EsnpConnection, EsnpListener
+    from ..net.context import HubContext
 
 __all__ = ["Route", "RouteConnection"]
 
@@ -62,8 +64,26 @@ _MAX_CALL: Final = (1 << 32) - 1
 """Calls are numbered with a UInt32, as the original numbers its channels."""
 
 
+class _Listener(Protocol):
+    """The listener of the callers."""
+
+    hub: HubContext
+    settings: Any
+    options: SessionOptions
+
+
+class _Caller(Protocol):
+    """A connection whose calls are forwarded."""
+
+    def answer(self, request: Call, outcome: HubError) -> None:
+        """Answer a request with an error."""
+
+    def answer_routed(self, request: Call, raw: bytes, *, last: bool, failed: bool) -> None:
+        """Pass on a reply of the server."""
+
+
 class _Routed(NamedTuple):
-    caller: EsnpConnection
+    caller: _Caller
     call: Call
     timer: asyncio.TimerHandle
 
@@ -84,7 +104,7 @@ class _Doubling:
 class Route:
     """One route: its pattern, its connection, and the calls that wait for replies."""
 
-    def __init__(self, listener: EsnpListener, settings: EsnpRoute):
+    def __init__(self, listener: _Listener, settings: EsnpRoute):
         self.listener = listener
         self.settings = settings
         # A name that no other hub and no client has: rows with our name are removed from requests.
@@ -125,7 +145,7 @@ class Route:
             and fnmatchcase(where.group or "", wanted.group)
         )
 
-    def forward_call(self, caller: EsnpConnection, call: Call) -> HubError | None:
+    def forward_call(self, caller: _Caller, call: Call) -> HubError | None:
         """Send a call; return why it cannot be sent."""
         connection = self.connection
         if connection is None or not connection.open:
@@ -207,10 +227,10 @@ class RouteConnection(Connection):
 
     __slots__ = ("_auth_id", "ended", "route")
 
-    listener: EsnpListener
+    listener: _Listener
     session: EsnpSession
 
-    def __init__(self, listener: EsnpListener, route: Route):
+    def __init__(self, listener: _Listener, route: Route):
         super().__init__(listener)
         self.route = route
         self.ended: asyncio.Future[None] = self.hub.loop.create_future()
@@ -283,7 +303,9 @@ class RouteConnection(Connection):
 
 def _sign_on(settings: EsnpRoute, number: int) -> Message:
     try:
-        token = Path(settings.token_file).read_text(encoding="utf-8").strip()
+        with Path(settings.token_file).open(encoding="utf-8") as file:
+            warn_if_readable(settings.token_file, os.fstat(file.fileno()))
+            token = file.read().strip()
     except (OSError, UnicodeDecodeError) as error:
         _log.error("route to %s: cannot read the token: %s", settings.server, error)
         token = ""
