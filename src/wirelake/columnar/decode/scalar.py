@@ -34,6 +34,7 @@ from wirelake.capture.tcp.assembly import Data, Gap
 from wirelake.wire.errors import DecodeError, WireError
 from wirelake.wire.protocol import Protocol
 
+from ..state_format import check
 from ..tcp.pieces import FILE_OFFSET, PIECE_TS, START, Delivered
 from ..tcp.window import DIRECTIONS, Window
 from .messages import Slices, pieces_of
@@ -111,7 +112,15 @@ class ResumableReader(FrameReader):
 
     @staticmethod
     def restored(state: ReaderState, framing: Framing, files: Mapping[int, int]) -> ResumableReader:
-        """Return the reader that was saved; `files` maps saved file numbers to present ones."""
+        """Return the reader that was saved; `files` maps saved file numbers to present ones.
+
+        Raises StateError for a position to skip to that the reader has passed.
+        """
+        check(
+            state.skip_to is None
+            or (state.fault is not None and state.skip_to >= state.base + state.at),
+            "skip_to",
+        )
         found = ResumableReader(framing)
         found._buffer += state.buffer
         found._base, found._at = state.base, state.at
