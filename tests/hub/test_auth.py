@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from wirelake.hub.auth import FORGET_S, LONGEST_S
+from wirelake.hub.auth import FORGET_S, LONGEST_S, read_key, read_secret
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import add_client, remove_client, rotate_client
 
+from .certificates import make_certificate
 from .pubsub.local_topics import local_topics
+from .running import running
 
 
 def test_tokens_are_verified_and_changes_take_effect_at_once(tmp_path: Path) -> None:
@@ -98,3 +100,31 @@ def test_the_table_of_addresses_is_bounded(tmp_path: Path) -> None:
             assert len(it.authority._failures) == 10_000
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(("mode", "loose"), [(0o600, False), (0o640, True), (0o604, True)])
+def test_a_secret_that_others_can_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, loose: bool
+) -> None:
+    path = tmp_path / "secret"
+    path.write_text("ab" * 32)
+    path.chmod(mode)
+    assert read_secret(path) == b"ab" * 32
+    assert read_key(path) == bytes.fromhex("ab" * 32)
+    assert caplog.text.count("secret is readable by other users") == 2 * loose
+
+
+def test_the_key_of_a_certificate_that_others_can_read_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = make_certificate(tmp_path)
+
+    async def run() -> None:
+        async with running(listeners=["comet"], comet={"tls": made.settings}):
+            pass
+
+    asyncio.run(run())
+    assert caplog.text == ""
+    made.key.chmod(0o644)
+    asyncio.run(run())
+    assert "localhost.key is readable by other users; run chmod 600" in caplog.text

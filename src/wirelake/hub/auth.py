@@ -39,6 +39,7 @@ __all__ = [
     "Authority",
     "public_key_of",
     "read_key",
+    "read_secret",
     "static_key",
     "warn_if_readable",
 ]
@@ -54,6 +55,8 @@ _ADDRESSES: Final = 10_000
 _NO_CLIENT: Final = ClientRow(0, "", bytes(32), 0, 1, bytes(32), 1)
 """Compared with the hash of a token when the client does not exist: no token is valid."""
 _NEVER: Final = 1 << 63
+_MAX_SECRET_BYTES: Final = 65_536
+"""What is read of a file with a secret: keys in PEM have a few kilobytes."""
 KEY_BYTES: Final = 32
 """Size of every key."""
 _HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
@@ -239,17 +242,21 @@ class Authority:
 def read_key(path: str | Path) -> bytes:
     """Read a key; a ConfigError never contains any part of it."""
     try:
-        with Path(path).open("rb") as file:
-            status = os.fstat(file.fileno())
-            text = file.read(2 * KEY_BYTES + 64).decode("ascii", "replace").strip()
+        text = read_secret(path).decode("ascii", "replace").strip()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}") from error
     if _HEX.fullmatch(text) is None:
         raise ConfigError(
             f"{path}: invalid key; expected {2 * KEY_BYTES} hex digits and nothing else"
         )
-    warn_if_readable(path, status)
     return bytes.fromhex(text)
+
+
+def read_secret(path: str | Path) -> bytes:
+    """Read a file with a secret; log a warning when other users can read it. OSError."""
+    with Path(path).open("rb") as file:
+        warn_if_readable(path, os.fstat(file.fileno()))
+        return file.read(_MAX_SECRET_BYTES)
 
 
 def warn_if_readable(path: str | Path, status: os.stat_result) -> None:

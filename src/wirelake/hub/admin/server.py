@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ..auth import warn_if_readable
+from ..auth import read_secret
 from ..config import Config, ConfigError
 from ..net.acceptor import Acceptor
 from ..net.listener import ServerContext, tls_context
@@ -281,9 +281,7 @@ def admin_token(data: Path) -> str:
 
 
 def _read_token(path: Path) -> str:
-    with path.open(encoding="utf-8", errors="replace") as file:
-        warn_if_readable(path, os.fstat(file.fileno()))
-        token = file.read().strip()
+    token = read_secret(path).decode("utf-8", "replace").strip()
     if len(token) < _MIN_TOKEN or not token.isascii() or not token.isprintable():
         raise ConfigError(
             f"{path}: invalid token; expected {_MIN_TOKEN} or more printable ASCII characters; "

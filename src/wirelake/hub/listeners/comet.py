@@ -14,7 +14,6 @@ import os
 import time
 from collections.abc import Sequence
 from enum import IntEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -54,7 +53,7 @@ from wirelake.protocols.comet.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
-from ..auth import static_key
+from ..auth import read_secret, static_key
 from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
@@ -435,7 +434,7 @@ def _name_of(names: type[IntEnum], number: int) -> str | int:
 
 def _rsa_key(settings: CometSettings) -> RsaServerKey:
     try:
-        key = load_pem_private_key(Path(settings.rsa_key).read_bytes(), None)
+        key = load_pem_private_key(read_secret(settings.rsa_key), None)
         pkcs8 = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
         return RsaServerKey(pkcs8, legacy_hipush=settings.legacy_hipush)
     except OSError as error:

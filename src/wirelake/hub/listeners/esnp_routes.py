@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import secrets
 import ssl
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Protocol
 
 from wirelake.protocols.esnp.address import address_from_pairs
@@ -42,7 +40,7 @@ from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import DecodeError
 
-from ..auth import warn_if_readable
+from ..auth import read_secret
 from ..config import ConfigError
 from ..errors import HubError
 from ..net.connection import Connection
@@ -303,9 +301,7 @@ class RouteConnection(Connection):
 
 def _sign_on(settings: EsnpRoute, number: int) -> Message:
     try:
-        with Path(settings.token_file).open(encoding="utf-8") as file:
-            warn_if_readable(settings.token_file, os.fstat(file.fileno()))
-            token = file.read().strip()
+        token = read_secret(settings.token_file).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         _log.error("route to %s: cannot read the token: %s", settings.server, error)
         token = ""
