@@ -356,13 +356,13 @@ class MessageBuilder:
         arguments = argument_reader(self.protocol)
         if arguments is None:
             return
-        codes, texts = _distinct(columns["target"])
-        wanted = np.array([*(text in arguments.targets for text in texts), False])
-        rows = np.flatnonzero(wanted[codes])
+        wanted = pc.is_in(columns["target"], pa.array(sorted(arguments.targets)))
+        rows = np.flatnonzero(wanted.to_numpy(zero_copy_only=False))
         if not len(rows):
             return
+        picked = pa.array(rows)
         if arguments.rows is None:
-            found = [arguments.of_body(each) for each in body.take(pa.array(rows)).to_pylist()]
+            found = [arguments.of_body(each) for each in body.take(picked).to_pylist()]
         else:
             owners, items = fields.row_kinds[arguments.rows.row]
             places = np.full(fields.rows, -1, np.intp)
@@ -371,8 +371,7 @@ class MessageBuilder:
             found = arguments.of_row_columns(
                 places[owners[inside]], items.take(pa.array(inside)), len(rows)
             )
-        targets = [texts[code] for code in codes[rows]]
-        kinds = columns["kind"].take(pa.array(rows)).to_pylist()
+        targets, kinds = (columns[name].take(picked).to_pylist() for name in ("target", "kind"))
         for name, given in (
             ("client", map(arguments.client, kinds, targets, found)),
             ("ids", map(arguments.ids, targets, found)),
@@ -500,13 +499,6 @@ def _as_lists(values: pa.Array, listed: bool, name: str, kind: pa.DataType) -> p
     items = values.values.field(name) if name else values.values
     parts = values.buffers()[:2]
     return pa.Array.from_buffers(kind, len(values), parts, children=[items])
-
-
-def _distinct(texts: pa.Array) -> tuple[NDArray[np.int32], list[str]]:
-    """Return the index of each text in a list of distinct ones (-1: null), and that list."""
-    coded = texts.dictionary_encode()
-    codes = pc.fill_null(coded.indices, -1).to_numpy()
-    return np.asarray(codes, np.int32), coded.dictionary.to_pylist()
 
 
 def _lengths(body: pa.Array) -> pa.Array:
