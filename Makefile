@@ -29,6 +29,7 @@ SOAK_INPUTS ?= 1000000
 SOAK_MESSAGES ?= 200000
 SOAK_SIZE ?= 200MB
 SOAK_CUTS ?= 200
+SOAK_LOSSY ?= 200
 SOAK_KILLS ?= 50
 SOAK_HUB_KILLS ?= 100
 SOAK_SILENT ?= 10000
@@ -145,7 +146,7 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python tests/fuzz/soak.py --executions $(SOAK_EXECUTIONS) --json soak/wire.json
 	$(BIN)/python tests/fuzz/session_soak.py --inputs $(SOAK_INPUTS) --json soak/sessions.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
-	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --kills $(SOAK_KILLS) --json soak/lake.json
+	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --lossy $(SOAK_LOSSY) --kills $(SOAK_KILLS) --json soak/lake.json
 	$(BIN)/python -m tests.hub_kills.hub_soak --kills $(SOAK_HUB_KILLS) --silent $(SOAK_SILENT) --connects $(SOAK_CONNECTS) --json soak/hub.json
 	$(BIN)/python -m tests.demo.interrupts --times $(SOAK_INTERRUPTS) --json soak/demo.json
 	$(BIN)/python -m tests.release.wheel_demo

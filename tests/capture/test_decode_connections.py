@@ -125,8 +125,26 @@ def test_a_syn_with_another_number_begins_a_connection() -> None:
     table = ConnectionTable()
     first = table.assign(segment(A, B, SYN, seq=100, ts_ns=1))
     again = table.assign(segment(A, B, SYN, seq=101, ts_ns=2))
-    assert again.dropped == [first.connection]
+    assert again.dropped == []
     assert again.connection.id != first.connection.id
+    confirmed = table.assign(segment(B, A, SYN | ACK, ack=102, ts_ns=3))
+    assert confirmed.connection is again.connection
+    assert confirmed.dropped == [first.connection]
+
+
+def test_a_syn_is_confirmed_by_a_packet_that_fits() -> None:
+    table = ConnectionTable()
+    first = table.assign(segment(A, B, SYN, seq=1 << 30)).connection
+    second = table.assign(segment(A, B, SYN, seq=77)).connection
+    assert table.assign(segment(B, A, ACK, ack=(1 << 30) + 5)).connection is first
+    assert table.assign(segment(A, B, ACK, seq=(1 << 30) + 1)).connection is first
+    third = table.assign(segment(A, B, SYN, seq=99))
+    assert third.dropped == [second]
+    assert table.assign(segment(A, B, SYN, seq=99)).connection is third.connection
+    assert table.assign(segment(B, A, ACK, ack=(1 << 30) + 5)).connection is first
+    confirmed = table.assign(segment(A, B, ACK, seq=100))
+    assert confirmed.connection is third.connection
+    assert confirmed.dropped == [first]
 
 
 def test_the_syn_of_a_syn_ack_that_came_first_begins_nothing() -> None:

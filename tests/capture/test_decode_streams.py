@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wirelake.capture.decode.framing import SEARCHED_BYTES, Framing, magics
+from wirelake.capture.decode.framing import SEARCHED_BYTES, Framing, head_size, magics
 from wirelake.capture.decode.streams import Fault, Frame, FrameReader, Place, Read
 from wirelake.capture.format.items import Direction
 from wirelake.capture.tcp.assembly import Data, Gap
@@ -173,7 +173,8 @@ def test_a_gap_is_one_fault_with_what_it_broke() -> None:
     fault = found[1]
     assert isinstance(fault, Fault)
     assert fault.bytes == good[:10] + good[20:]
-    assert fault.place == Place(0, 0, size)
+    # When the packet behind the gap came; where the first byte is.
+    assert fault.place == Place(1, 0, size)
     assert fault.detail == f"{missing} bytes were not captured"
 
 
@@ -273,6 +274,10 @@ class Naive:
         except DecodeError as error:
             return "content", stop, error.code
         return "good", stop, ""
+
+    def is_partial(self, data: bytes, rest: list[Any]) -> bool:
+        """Whether the stream ends in a head, which is then not judged."""
+        return not rest and len(data) < head_size(self.protocol.model())
 
     def may_begin(self, data: bytes, at: int, begins: set[int], behind_gap: bool) -> bool:
         if self.magics:
@@ -375,6 +380,8 @@ class Naive:
                 elif verdict == "content":
                     self.found.append(("fault", start + at, size, 0, code))
                     at += int(size)
+                elif verdict == "head" and self.is_partial(data[at:], regions[number + 1 :]):
+                    break
                 elif verdict == "head":
                     fault = ["fault", start + at, 1, 0, code]
                     at += 1

@@ -17,7 +17,7 @@ import numpy as np
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Item, Packet, Segment
 from wirelake.capture.format.reader import read
-from wirelake.capture.tcp.assembly import Conflict, Data, Gap, StreamAssembler
+from wirelake.capture.tcp.assembly import RST, Conflict, Data, Gap, StreamAssembler
 from wirelake.capture.tcp.connections import Connection, ConnectionTable
 from wirelake.capture.tcp.headers import segment
 from wirelake.columnar.tcp.frontend import FrontEnd
@@ -70,6 +70,8 @@ def by_reference(
     result = FrontEndResult()
     table = ConnectionTable(ports, limit=connections)
     held: dict[Connection, dict[str, tuple[StreamResult, StreamAssembler, list[int]]]] = {}
+
+    reset: set[Connection] = set()
 
     def happened(stream: StreamResult, numbers: list[int], events: Sequence[Any]) -> None:
         for event in events:
@@ -134,6 +136,8 @@ def by_reference(
                     [],
                 )
                 result.streams.append(ways[assigned.direction][0])
+                if assigned.connection in reset:
+                    ways[assigned.direction][1].stop()
             stream, assembler, numbers = ways[assigned.direction]
             numbers.append(len(result.packets) - 1)
             stream.packets += 1
@@ -150,6 +154,13 @@ def by_reference(
             happened(stream, numbers, events)
             if assembler.finished and stream.still_open is None:
                 stream.still_open = False
+            if found.flags & RST and assigned.connection not in reset:
+                reset.add(assigned.connection)
+                for stream, assembler, numbers in ways.values():
+                    if stream.still_open is None:
+                        happened(stream, numbers, assembler.end())
+                        stream.still_open = False
+                    assembler.stop()
     for connection in table.finish():
         end(connection, still_open=not connection.over)
     return result

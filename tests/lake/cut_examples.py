@@ -12,8 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from tests.lake.cut_captures import Piece, arrive, cut, waves
-from tests.lake.lakes import PLACES, unlike_engines
+from tests.lake.lakes import (
+    PLACES,
+    columnar_rows,
+    lake_rows,
+    reference_rows,
+    unlike,
+    unlike_engines,
+)
 from tests.lake.local_engine import run_here
+from tests.lake.lossy_captures import write_lossy
 from tests.lake.tunnel_captures import write_tunnels
 
 from wirelake.lake.engine import tasks as planning
@@ -22,7 +30,7 @@ from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate
 
-__all__ = ["at_every_commit", "cut_here", "cut_with_spark", "tunnels_here"]
+__all__ = ["at_every_commit", "cut_here", "cut_with_spark", "lossy_here", "tunnels_here"]
 
 _FAR = 86_400.0
 """A lateness that no simulation exceeds: nothing is settled before all of it is in."""
@@ -44,6 +52,39 @@ def tunnels_here(folder: Path, seed: int) -> list[str]:
     write_tunnels(folder / "sim" / "relay.pcap", rng, lost=rng.choice([0, 0.05]))
     _in_waves(folder, cut(folder / "sim", rng, most_sources=3, most_files=5), (), rng)
     return unlike_engines(folder / "lake", captures_in(folder / "sim"), (), without=PLACES)
+
+
+def lossy_here(folder: Path, seed: int) -> list[str]:
+    """Lossy traffic: one file and many, small windows, both readers, a lake in one step and many.
+
+    The rows of the reference and the engines over the uncut capture are the expected ones.
+    """
+    rng = random.Random(seed)
+    whole = folder / "sim" / "lossy.pcap"
+    keys = write_lossy(whole, folder / "clean", seed)
+    wanted = reference_rows([whole], keys)
+    pieces = cut(folder / "sim", rng, most_files=12)
+    arrive(folder / "files", pieces)
+    files = captures_in(folder / "files")
+    small = whole.stat().st_size // rng.choice([7, 20])
+    problems = [
+        f"{name}: {problem}"
+        for name, given in {
+            "reference, many files": reference_rows(files, keys),
+            "columnar, one file": columnar_rows([whole], keys),
+            "columnar, many files": columnar_rows(files, keys),
+            "columnar, small windows": columnar_rows([whole], keys, small),
+            "columnar, many files, small windows": columnar_rows(files, keys, small),
+        }.items()
+        for problem in unlike(given, wanted)
+    ]
+    run_here(folder / "one", folder / "sim", keys=keys)
+    problems += [f"lake, one step: {each}" for each in unlike(lake_rows(folder / "one"), wanted)]
+    pieces = cut(folder / "sim", rng, most_sources=rng.choice([1, 2]), most_files=8)
+    _in_waves(folder, pieces, keys, rng, windows=(None, small))
+    return problems + [
+        f"lake, many steps: {each}" for each in unlike(lake_rows(folder / "lake"), wanted)
+    ]
 
 
 def at_every_commit(folder: Path, seed: int) -> list[str]:
@@ -109,7 +150,11 @@ def _simulated(folder: Path, rng: random.Random) -> list[str]:
 
 
 def _in_waves(
-    folder: Path, pieces: Sequence[Piece], keys: Sequence[str], rng: random.Random
+    folder: Path,
+    pieces: Sequence[Piece],
+    keys: Sequence[str],
+    rng: random.Random,
+    windows: Sequence[int | None] = (None, 3_000, 50_000),
 ) -> None:
     for wave in waves(pieces, rng, rng.randint(1, 4)):
         arrive(folder / "in", wave)
@@ -119,6 +164,6 @@ def _in_waves(
             keys=keys,
             workers=rng.randint(1, 3),
             max_files=rng.choice([None, 1, 2, 3]),
-            window_bytes=rng.choice([None, 3_000, 50_000]),
+            window_bytes=rng.choice(windows),
         )
     assert unread(outcome) == []

@@ -1,14 +1,15 @@
 """Split captures at random, and kill lakes at every part of a step and at random.
 
-    python -m tests.lake.lake_soak --cuts 200 --kills 50 --json soak/lake.json
+    python -m tests.lake.lake_soak --cuts 200 --lossy 200 --kills 50 --json soak/lake.json
 
 First many lakes without a JVM, whose captures are cut into files at random, which come in any order
-and steps. Then lakes that are killed. Each has simulated captures with faults, cut into files, and
+and steps. Then lossy captures, which both readers and lakes read whole and cut in several ways.
+Then lakes that are killed. Each has simulated captures with faults, cut into files, and
 takes one file a step. It is run and killed until it is complete: the driver with its JVM at a part
 of a step, at a random moment or while workers write, or a single worker. After every kill, what can
 be seen must agree with itself; a lake that is complete must be what the engines of
-`wirelake.records` make of the uncut captures, and `verify` must be content. Exits with 1 when
-anything is wrong.
+`wirelake.records` make of the uncut captures, and `verify` must be content. Exits
+with 1 when anything is wrong.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import msgspec
 from tests.lake.cut_captures import arrive, cut
-from tests.lake.cut_examples import captures_in, cut_here, tunnels_here
+from tests.lake.cut_examples import captures_in, cut_here, lossy_here, tunnels_here
 from tests.lake.driver_processes import killed_at, killed_writing, left_over, started, worker_killed
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
@@ -54,6 +55,18 @@ def cut_at_random(cuts: int, seed: int) -> list[str]:
         problems += [f"{make.__name__}, seed {seed * 1_000_000 + number}: {each}" for each in found]
         if number % 50 == 49:
             print(f"{number + 1} lakes of cut captures", file=sys.stderr)
+    return problems
+
+
+def lossy_at_random(seeds: int, seed: int) -> list[str]:
+    """Reads so many lossy captures in all ways; says what was wrong."""
+    problems: list[str] = []
+    for number in range(seeds):
+        with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder:
+            found = lossy_here(Path(folder), seed * 1_000_000 + number)
+        problems += [f"lossy, seed {seed * 1_000_000 + number}: {each}" for each in found]
+        if number % 50 == 49:
+            print(f"{number + 1} lossy captures", file=sys.stderr)
     return problems
 
 
@@ -165,15 +178,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--cuts", type=int, default=200, help="lakes of cut captures (default: 200)"
     )
+    parser.add_argument("--lossy", type=int, default=200, help="lossy captures (default: 200)")
     parser.add_argument("--kills", type=int, default=50, help="how often to kill (default: 50)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
     chosen = parser.parse_args(arguments)
-    wrong = cut_at_random(chosen.cuts, chosen.seed)
+    wrong = cut_at_random(chosen.cuts, chosen.seed) + lossy_at_random(chosen.lossy, chosen.seed)
     soak = Soak(chosen.kills, chosen.seed)
     soak.run()
     record = {
         "cuts": chosen.cuts,
+        "lossy": chosen.lossy,
         "kills": soak.kills.total(),
         "by_way": dict(sorted(soak.kills.items())),
         "runs": soak.runs,

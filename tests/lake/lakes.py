@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tests.columnar.oracle import read_by_engines
+from tests.records.row_batches import batch_from_rows
 
-from wirelake.columnar.read.reader import DERIVED, ReadOptions, read_batches, table_schema
+from wirelake.capture.decode.events import EVENT_TABLES, engine_event
+from wirelake.capture.decode.reference import read_tables
+from wirelake.columnar.pipeline.pipeline import CapturePipeline
+from wirelake.columnar.read.reader import DERIVED, ReadOptions, finished, read_batches, table_schema
+from wirelake.columnar.tcp.frontend import WINDOW_BYTES
+from wirelake.records import ENGINES
+from wirelake.records.engine import feed_event
 from wirelake.records.rollups import INPUTS, rollup
+from wirelake.records.rows import Event, in_order
 from wirelake.records.schema import schema
 from wirelake.tables import parquet as reading
 from wirelake.tables.query import open_lake
@@ -97,6 +106,63 @@ def engine_rows(
             batches = read_batches(paths, options)
             found[table] = pa.Table.from_batches(batches, schema=table_schema(options))
     return {table: counted(found[table], without) for table in tables}
+
+
+def reference_rows(files: Iterable[Path], keys: Sequence[str]) -> dict[str, Counter[str]]:
+    """Return the rows of all tables by the reference reader and the engines, without places."""
+    found: dict[str, list[dict[str, Any]]] = {"messages": [], "faults": [], "coverage": []}
+    events: list[Event] = []
+    tables = (*EVENT_TABLES, "coverage")
+    for table, row in read_tables([str(path) for path in files], tables=tables, keys=keys):
+        if table in found:
+            found[table].append(row)
+        if table in EVENT_TABLES and (event := engine_event(table, row)) is not None:
+            events.append(event)
+    counts = {
+        table: counted(pa.Table.from_pylist(rows, table_schema(ReadOptions(table=table))), PLACES)
+        for table, rows in found.items()
+    }
+    ordered = in_order(events)
+    for table in DERIVED:
+        engine = ENGINES[table]()
+        for event in ordered:
+            feed_event(engine, event)
+        engine.finish()
+        batch = batch_from_rows(table, engine.take())
+        counts[table] = counted(pa.Table.from_batches([batch], schema=schema(table)))
+    return counts
+
+
+def columnar_rows(
+    files: Iterable[Path], keys: Sequence[str], window_bytes: int = WINDOW_BYTES
+) -> dict[str, Counter[str]]:
+    """Return the rows of all tables by the columnar reader, without places."""
+    pipeline = CapturePipeline(
+        [str(path) for path in files],
+        tables=("messages", "faults", "coverage", "connections", "facts"),
+        keys=keys,
+        window_bytes=window_bytes,
+        all_facts=True,
+    )
+    windows = [list(window) for window in pipeline.windows()]
+    found = {}
+    for table in ALL_TABLES:
+        options = ReadOptions(table=table)
+        batches = finished(options, windows)
+        found[table] = counted(pa.Table.from_batches(batches, table_schema(options)), PLACES)
+    return found
+
+
+def lake_rows(lake: Path) -> dict[str, Counter[str]]:
+    """Return the rows of all tables of a lake, without places."""
+    return {table: rows(lake, table, PLACES) for table in ALL_TABLES}
+
+
+def unlike(given: dict[str, Counter[str]], wanted: dict[str, Counter[str]]) -> list[str]:
+    """Return the differences between the rows of all tables."""
+    return [
+        problem for table in ALL_TABLES for problem in differing(given[table], wanted[table], table)
+    ]
 
 
 def miscounted(lake: Path) -> list[str]:

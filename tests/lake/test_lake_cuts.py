@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from tests.lake.cut_examples import at_every_commit, cut_here, cut_with_spark, tunnels_here
+from tests.lake.cut_examples import (
+    at_every_commit,
+    cut_here,
+    cut_with_spark,
+    lossy_here,
+    tunnels_here,
+)
 
 SOAK = pytest.mark.soak
 SOME_OF_FOUR = [0, 1, *(pytest.param(seed, marks=SOAK) for seed in (2, 3))]
@@ -25,6 +31,11 @@ def test_tunnels_that_move_from_link_to_link(tmp_path: Path, seed: int) -> None:
 
 def test_every_commit_is_complete(tmp_path: Path) -> None:
     assert at_every_commit(tmp_path, 1) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_lossy_traffic(tmp_path: Path, seed: int) -> None:
+    assert lossy_here(tmp_path, seed) == []
 
 
 @pytest.mark.soak

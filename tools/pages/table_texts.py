@@ -282,7 +282,7 @@ GROUP BY ALL""",
     ),
     "error_minutes": Made(
         "Calls that failed are counted by the minute of their response; calls that are lost or "
-        "unknown by the minute of their request; faults by the minute of their first byte. Faults "
+        "unknown by the minute of their request; faults by their minute. Faults "
         "without a time have no minute: `minute_ns` is null.",
         """\
 WITH errors AS (

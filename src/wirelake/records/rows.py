@@ -128,11 +128,36 @@ def opposite(direction: str) -> str:
 
 
 _RANK: Final[dict[type, int]] = {Opened: 0, Fact: 1, FaultRow: 2, MessageRow: 3, Closed: 4}
+_AFTER_END: Final = 5
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """Sort events into the order that engines expect; the sort is stable."""
-    return sorted(events, key=lambda event: (event.ts_ns, _RANK[type(event)]))
+    """Sort events into the order that engines expect; the sort is stable.
+
+    The end of a connection comes after all its messages and faults: bytes that were captured out of
+    order may complete a message after the second FIN. Facts after the end come last.
+    """
+    every = list(events)
+    ends: dict[int, int] = {}
+    for event in every:
+        if isinstance(event, Closed):
+            ends[event.connection] = min(event.ts_ns, ends.get(event.connection, event.ts_ns))
+    last = dict(ends)
+    for event in every if ends else ():
+        if isinstance(event, MessageRow | FaultRow | Closed):
+            at = getattr(event, "tunnel_link", None) or event.connection
+            last[at] = max(event.ts_ns, last.get(at, event.ts_ns))
+
+    def place(event: Event) -> tuple[int, int, int]:
+        if isinstance(event, Closed):
+            return last[event.connection], _RANK[Closed], event.ts_ns
+        if isinstance(event, Fact) and event.connection is not None:
+            end_ns = ends.get(event.connection, event.ts_ns)
+            if event.ts_ns > end_ns:
+                return max(event.ts_ns, last[event.connection]), _AFTER_END, event.ts_ns
+        return event.ts_ns, _RANK[type(event)], event.ts_ns
+
+    return sorted(every, key=place)
 
 
 def fields_of(

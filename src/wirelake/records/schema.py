@@ -100,7 +100,7 @@ TABLES: Final[dict[str, pa.Schema]] = {
     ),
     "faults": _table(
         "Bytes that could not be decoded: position, reason, and the bytes.",
-        ("ts_ns", _INT, "Capture time of the packet with the first byte; null without a packet."),
+        ("ts_ns", _INT, "Capture time of the packet that revealed it; null without a packet."),
         *_PLACE,
         ("connection", _INT, "Id of the connection; null outside of streams."),
         ("direction", _TEXT, "c2s or s2c; null outside of streams."),

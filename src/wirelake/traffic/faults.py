@@ -184,7 +184,7 @@ def _row(
     item = instances.packets.items[fault.item]
     inside = item.payload_at + fault.at - item.payload[0]
     return row | {
-        "ts_ns": int(instances.times[k, fault.item]),
+        "ts_ns": int(instances.times[k, fault.revealed_by]),
         "file": files[instances.files[k, fault.item]],
         "offset": int(instances.offsets[k, fault.item]) + inside,
         "bytes": _sample(instances, k, fault, truth.read.streams[place, direction]),
@@ -441,7 +441,7 @@ class _Injector:
         key = (packet.place, packet.direction)
         copies = Copies({key: 2}, {key: first[1] - first[0] + packet.stop - packet.start})
         detail = "a second copy differs from the first, in bytes: 1"
-        fault = StreamFault("conflict", position, [], 0, packet.n, position, None, detail)
+        fault = StreamFault("conflict", position, [], 0, packet.n, packet.n, position, None, detail)
         altered = Altered(self.times, copies=copies, conflicts=[FaultRead(*key, fault)])
         return InjectedFault("conflict", self.target, altered, copies=[same, other])
 

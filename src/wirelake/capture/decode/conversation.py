@@ -14,7 +14,7 @@ from wirelake.wire.errors import WireError
 from wirelake.wire.protocol import Protocol
 
 from ..format.items import Direction, Segment
-from ..tcp.assembly import Conflict, Data, Event, Gap, StreamAssembler
+from ..tcp.assembly import RST, Conflict, Data, Event, Gap, StreamAssembler
 from ..tcp.connections import Connection
 from .decryption import Decryptor, KeyRing
 from .messages import MessageRows
@@ -74,6 +74,7 @@ class ConnectionDecoder:
         self._sniffed: _Stream | None = None
         self._waiting: list[tuple[_Stream, Data | Gap | _End]] = []
         self._waiting_bytes = 0
+        self._reset = False
         known = context.chooser.known(connection.server.port, recorded)
         self._decided = known is not None
         if known is not None:
@@ -100,13 +101,16 @@ class ConnectionDecoder:
         # FIN or RST may have been reached with this segment, or with one that it made deliverable.
         if stream.assembler.finished and not stream.ended:
             yield from self._end(stream, still_open=False)
+        # A RST ends the other direction, too: nothing that is captured after it was received.
+        if segment.flags & RST and not self._reset:
+            self._reset = True
+            yield from self._end_streams(still_open=False)
+            for each in self._streams.values():
+                each.assembler.stop()
 
     def end(self, *, still_open: bool) -> Iterator[TableRow]:
         """Yield the remaining rows when the connection is dropped or the last file has ended."""
-        for stream in self._streams.values():
-            if not stream.ended:
-                yield from self._handle(stream, stream.assembler.end())
-                yield from self._end(stream, still_open=still_open)
+        yield from self._end_streams(still_open=still_open)
         # Too few bytes to decide so far: decide with what there is.
         if not self._decided and self._sniffer is not None:
             self._sniffer.end()
@@ -127,7 +131,17 @@ class ConnectionDecoder:
         )
         stream = self._streams[direction] = _Stream(coverage)
         self._attach_reader(stream)
+        if self._reset:
+            stream.assembler.stop()
+            stream.ended = True
         return stream
+
+    def _end_streams(self, *, still_open: bool) -> Iterator[TableRow]:
+        """End the streams that have not ended."""
+        for stream in self._streams.values():
+            if not stream.ended:
+                yield from self._handle(stream, stream.assembler.end())
+                yield from self._end(stream, still_open=still_open)
 
     def _attach_reader(self, stream: _Stream) -> None:
         if self._protocol is not None:

@@ -16,7 +16,10 @@ searches, `_LOOKAHEAD_FRAMES` of at most `SEARCHED_BYTES` for each of two frames
 
 The time of a frame is that of the packet that completed it: the last captured one among those with
 its bytes, or with bytes before them in the stream since the last gap. A receiver could not have
-read the frame earlier.
+read the frame earlier. The time of a fault is that of the packet that revealed it: the one that
+completed the invalid bytes, or the first one behind a gap. A frame that is found by searching is
+not earlier than the fault before it. So nothing that a packet completes is dated before that
+packet, and the order of events does not depend on how a capture is cut (captures.md, Faults).
 """
 
 from __future__ import annotations
@@ -108,8 +111,12 @@ class Fault(NamedTuple):
     bytes: bytes
     """The first 256 of the present ones."""
     place: Place
-    """Of the first present byte, or of the packet that shows the gap if there is none."""
+    """When it was revealed, and where its first present byte is; if there is none, the packet that
+    shows the gap."""
 
+
+_LAST: Final = 1 << 62
+"""In place of an arrival: after all packets so far."""
 
 Read: TypeAlias = Frame | Fault
 """A part of a stream."""
@@ -158,11 +165,14 @@ class FrameReader:
         "_base",
         "_buffer",
         "_fault",
+        "_floor",
         "_framing",
         "_in_rows",
         "_latest",
+        "_now",
         "_pieces",
         "_resume",
+        "_revealed",
         "_skip_to",
         "_wanted",
         "ignored_bytes",
@@ -188,6 +198,10 @@ class FrameReader:
         """Whether that is the end of a row only: more rows of the frame follow."""
         self._latest = (-1, 0)
         """The packet, by arrival and time, with which the last piece could be delivered."""
+        self._now = self._revealed = self._floor = (-1, 0)
+        """Packets, by arrival and time: the one being read; the one that revealed the open fault;
+        the one that revealed the last fault since a gap. Frames behind a fault are completed no
+        earlier than it was revealed."""
         self.ignored_bytes = 0
         """Bytes of an unfinished frame at the end of a stream that was still open."""
 
@@ -214,6 +228,7 @@ class FrameReader:
             self._base = event.position
         stop = event.position + len(event.payload)
         self._latest = max(self._latest, (event.arrival, event.ts_ns))
+        self._now = self._latest
         self._pieces.append(
             Piece(event.position, stop, event.ts_ns, event.offset, event.file, *self._latest)
         )
@@ -228,6 +243,7 @@ class FrameReader:
     def gap(self, event: Gap) -> list[Read]:
         """Note that bytes of the stream are missing."""
         found: list[Read] = []
+        self._now = (_LAST, event.ts_ns)
         self._advance(found, final=True)
         if not self._buffer:
             self._base = event.position
@@ -245,7 +261,8 @@ class FrameReader:
         if self._skip_to == event.position + event.missing and not self._in_rows:
             self._skip_to = None
             self._close(found)
-        self._latest = (-1, 0)
+        # Arrivals count from the last gap on: bytes behind it may have come before those in front.
+        self._latest = self._revealed = self._floor = (-1, 0)
         self._move(0)
         self._forget()
         return found
@@ -264,7 +281,8 @@ class FrameReader:
     def end(self, *, still_open: bool) -> list[Read]:
         """End the stream or, if it is `still_open`, the last file."""
         found: list[Read] = []
-        self._advance(found, final=True)
+        self._now = self._latest
+        self._advance(found, final=True, ending=True)
         left = len(self._buffer) - self._at
         if left and self._fault is None:
             # The file ended, not the stream: an unfinished frame is not a fault.
@@ -273,6 +291,8 @@ class FrameReader:
                 self._at = len(self._buffer)
             else:
                 detail = f"the stream ends {left} bytes into a frame"
+                # No packet reveals it: it has the time of its first byte, and hides nothing.
+                self._now = (-1, _place(self._pieces, self._base + self._at).ts_ns)
                 self._fault = self._open("truncated_stream", None, detail)
         if self._fault is not None:
             self._absorb(len(self._buffer))
@@ -282,11 +302,13 @@ class FrameReader:
 
     # -- reading -----------------------------------------------------------------------------
 
-    def _advance(self, found: list[Read], *, final: bool) -> None:
+    def _advance(self, found: list[Read], *, final: bool, ending: bool = False) -> None:
         """Read as many frames as the bytes contain."""
         while self._at < len(self._buffer):
             if self._fault is None:
-                progressed = self._read(found, final)
+                # An invalid head that is incomplete ends a stream like any unfinished frame: no
+                # packet reveals that it would have been a fault.
+                progressed = self._read(found, final and not ending)
             elif self._skip_to is not None:
                 progressed = self._skip(found, final)
             else:
@@ -306,6 +328,7 @@ class FrameReader:
                 self._move(len(verdict.raw))
             case BadFrame():
                 error = verdict.error
+                self._now = self._completed(self._base + self._at + len(verdict.raw))
                 self._fault = self._open(error.code, error.field, describe(error))
                 self._absorb(self._at + len(verdict.raw))
                 self._close(found)
@@ -465,7 +488,12 @@ class FrameReader:
         stop = start + len(good.raw)
         # Pieces that end before the frame were dropped by `_move`, so it begins in the first one.
         pieces = list(takewhile(lambda piece: piece.start < stop, self._pieces))
-        return Frame(good.message, good.raw, start, pieces[-1].delivered_ns, pieces)
+        return Frame(good.message, good.raw, start, self._completed(stop)[1], pieces)
+
+    def _completed(self, stop: int) -> tuple[int, int]:
+        """Return the packet, by arrival and time, that completed the bytes up to a position."""
+        *_, last = takewhile(lambda piece: piece.start < stop, self._pieces)
+        return max((last.delivered, last.delivered_ns), self._floor)
 
     def _open(
         self, code: str, field: str | None, detail: str, otherwise: Place | None = None
@@ -473,7 +501,8 @@ class FrameReader:
         start = self._base + self._at
         if otherwise is None or self._at < len(self._buffer):
             otherwise = _place(self._pieces, start)
-        return OpenFault(start, otherwise, code, field or None, detail)
+        self._revealed = self._now
+        return OpenFault(start, otherwise._replace(ts_ns=self._now[1]), code, field or None, detail)
 
     def _absorb(self, stop: int) -> None:
         """Add the bytes up to a position of the buffer to the open fault."""
@@ -484,6 +513,7 @@ class FrameReader:
     def _close(self, found: list[Read]) -> None:
         assert self._fault is not None
         found.append(self._fault.closed())
+        self._floor = self._revealed
         self._fault = None
 
 
@@ -497,7 +527,7 @@ def frame_fault(frame: Frame, error: WireError) -> Fault:
         error.field or None,
         describe(error),
         frame.raw[:FAULT_BYTES],
-        frame.place(),
+        frame.place()._replace(ts_ns=frame.ts_ns),
     )
 
 

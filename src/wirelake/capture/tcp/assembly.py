@@ -247,9 +247,13 @@ class StreamAssembler:
             self._give_up_hole(found)
         if self._known_end is not None and self._known_end.position > self.position:
             self._gap(self._known_end.position, self._known_end, found)
+        self.stop()
+        return found
+
+    def stop(self) -> None:
+        """Ignore all further payload, without ending the stream."""
         self._over = True
         self._recent = None
-        return found
 
     # -- where a segment belongs -------------------------------------------------------------
 
@@ -275,7 +279,8 @@ class StreamAssembler:
         copy = Copy(at, payload)
         # A keep-alive repeats the last byte, often as garbage (RFC 9293, 3.8.4): not a conflict.
         keep_alive = len(payload) == 1 and at == self.position - 1
-        if at < self.position and not keep_alive and self._recent is not None:
+        # After the end of a stream nothing is compared: the connection may have its row by then.
+        if at < self.position and not (keep_alive or self.finished) and self._recent is not None:
             self._recent.compare(copy, self.position)
         # The part before the position was delivered already; the rest may be new, or wait already.
         known = max(at, min(self.position, stop))

@@ -6,6 +6,9 @@ The rules are *Connections* in `docs/concepts/captures.md`. What that page leave
   it (as TCP keeps its state in TIME_WAIT). A later packet opens a new one.
 - At most `limit` connections are held. The one that was idle for longest is dropped for a new one.
 - A recorded connection is identified by its id alone, and the recorder marks the direction.
+- A SYN for a port that an open connection uses (which was neither closed nor reset) opens another
+  one, and both are held until a further packet fits the new one. Until then, packets that do not
+  fit it belong to the old one: late answers, or all of them if nobody answers the SYN.
 - When a connection begins with a SYN-ACK, the SYN that was not captured has the sequence number
   before the acknowledged one.
 """
@@ -22,6 +25,7 @@ from ..format.items import Direction, Segment
 from .headers import ACK, FIN, RST, SYN
 
 __all__ = [
+    "CONFIRMING_BYTES",
     "GRACE_NS",
     "LIMIT",
     "Assigned",
@@ -36,6 +40,10 @@ GRACE_NS: Final = 60_000_000_000
 LIMIT: Final = 262_144
 """Default maximum of connections: some kilobytes each, so about a gigabyte."""
 
+CONFIRMING_BYTES: Final = 1 << 20
+"""How far the first packets of a connection may be behind its SYN: the numbers of another
+connection are as close with a probability of 1 in 4,096."""
+
 _MASK32: Final = (1 << 32) - 1
 _MASK64: Final = (1 << 64) - 1
 
@@ -47,28 +55,55 @@ class Endpoint(NamedTuple):
     port: int
 
 
-_Key: TypeAlias = int | tuple[Endpoint, Endpoint]
-"""A recorder's id, or both endpoints in a fixed order."""
+_Key: TypeAlias = int | tuple[Endpoint, Endpoint] | tuple[Endpoint, Endpoint, str]
+"""A recorder's id, or both endpoints in a fixed order; with a mark for a connection set aside."""
+_ASIDE: Final = "aside"
 
 
-def connection_id(client: Endpoint, server: Endpoint, first_ns: int) -> int:
-    """Return the id of a connection whose first packet was captured at `first_ns`."""
+def connection_id(client: Endpoint, server: Endpoint, first_ns: int, before: int = 0) -> int:
+    """Return the id of a connection whose first packet was captured at `first_ns`.
+
+    `before` is the id of the connection that it replaces, if their times do not differ.
+    """
     return fnv1a_63(
         client.address
         + client.port.to_bytes(2, "big")
         + server.address
         + server.port.to_bytes(2, "big")
         + (first_ns & _MASK64).to_bytes(8, "big")
+        + (before.to_bytes(8, "big") if before else b"")
     )
 
 
 class Connection:
     """A connection: two endpoints and a first packet."""
 
-    __slots__ = ("_closed", "_key", "_reset", "began_seq", "client", "id", "server")
+    __slots__ = (
+        "_closed",
+        "_key",
+        "_reset",
+        "began_seq",
+        "client",
+        "id",
+        "is_confirmed",
+        "known_ns",
+        "server",
+    )
 
-    def __init__(self, key: _Key, number: int, client: Endpoint, server: Endpoint, began_seq: int):
+    def __init__(
+        self,
+        key: _Key,
+        number: int,
+        client: Endpoint,
+        server: Endpoint,
+        began_seq: int,
+        known_ns: int = 0,
+    ):
         self.id = number
+        self.known_ns = known_ns
+        """When it began or, once it is over, when it ended: a later one has another id."""
+        self.is_confirmed = True
+        """False while an open connection of the same endpoints is set aside for it."""
         self.client = client
         self.server = server
         self.began_seq = began_seq
@@ -84,7 +119,15 @@ class Connection:
 
     def replaces(self, other: Connection) -> bool:
         """Return whether both have the same endpoints."""
-        return self._key == other._key
+        if isinstance(self._key, int) or isinstance(other._key, int):
+            return self._key == other._key
+        return self._key[:2] == other._key[:2]
+
+    def has_begun(self, segment: Segment) -> bool:
+        """Return whether a segment fits the beginning of the connection, behind its SYN."""
+        is_mine = (segment.src, segment.src_port) == self.client
+        number = segment.seq if is_mine else segment.ack
+        return (number - self.began_seq - 1) & _MASK32 < CONFIRMING_BYTES
 
     def note(self, flags: int, direction: Direction) -> None:
         """Note FIN and RST of a segment."""
@@ -133,13 +176,23 @@ class ConnectionTable:
         source = Endpoint(segment.src, segment.src_port)
         target = Endpoint(segment.dst, segment.dst_port)
         # Sorted endpoints, so that both directions have the same key.
-        key = packet.connection or ((source, target) if source <= target else (target, source))
+        key: _Key = packet.connection or (
+            (source, target) if source <= target else (target, source)
+        )
         found = self._held.get(key)
+        before: Connection | None = None
         if found is not None and _is_new_connection(found, segment):
-            dropped.append(self._held.pop(key))
+            before = self._held.pop(key)
+            if before.over or not before.is_confirmed:
+                dropped.append(before)
+            else:
+                self._set_aside(before)
             found = None
+        elif found is not None and not found.is_confirmed and not _is_syn(segment):
+            found = self._confirmed(found, segment, dropped)
+            key = found._key
         if found is None:
-            found = self._begin(key, segment, source, target)
+            found = self._begin(key, segment, source, target, before)
             self._held[key] = found
             # After the new one was added, so that it cannot evict itself.
             if len(self._held) > self._limit:
@@ -151,8 +204,29 @@ class ConnectionTable:
         was_over = found.over
         found.note(segment.flags, direction)
         if found.over and not was_over:
+            found.known_ns = self._now_ns
             self._closed_since.append((self._now_ns, found))
         return Assigned(found, direction, dropped)
+
+    def _set_aside(self, connection: Connection) -> None:
+        """Hold an open connection under another key, until the next one is confirmed."""
+        assert not isinstance(connection._key, int)
+        connection._key = (*connection._key[:2], _ASIDE)
+        self._held[connection._key] = connection
+
+    def _confirmed(
+        self, found: Connection, segment: Segment, dropped: list[Connection]
+    ) -> Connection:
+        """Return the connection of a segment: an unconfirmed one, or the one set aside for it."""
+        assert not isinstance(found._key, int)
+        key = (*found._key[:2], _ASIDE)
+        aside = self._held.get(key)
+        if aside is not None and not found.has_begun(segment):
+            return aside
+        found.is_confirmed = True
+        if aside is not None:
+            dropped.append(self._held.pop(key))
+        return found
 
     def finish(self) -> list[Connection]:
         """Remove and return all connections, the longest idle first."""
@@ -171,14 +245,26 @@ class ConnectionTable:
                 dropped.append(self._held.pop(connection._key))
         return dropped
 
-    def _begin(self, key: _Key, segment: Segment, source: Endpoint, target: Endpoint) -> Connection:
+    def _begin(
+        self,
+        key: _Key,
+        segment: Segment,
+        source: Endpoint,
+        target: Endpoint,
+        before: Connection | None,
+    ) -> Connection:
         packet = segment.packet
         forward = self._from_client(segment)
         client, server = (source, target) if forward else (target, source)
-        number = packet.connection or connection_id(client, server, packet.ts_ns)
+        known_ns, same = packet.ts_ns, 0
+        if before is not None and known_ns <= before.known_ns:
+            known_ns, same = before.known_ns, before.id
+        number = packet.connection or connection_id(client, server, packet.ts_ns, same)
         syn_ack = segment.flags & SYN and segment.flags & ACK
         began = (segment.ack - 1) & _MASK32 if syn_ack else segment.seq
-        return Connection(key, number, client, server, began)
+        found = Connection(key, number, client, server, began, known_ns)
+        found.is_confirmed = before is None or (before.over and before.is_confirmed)
+        return found
 
     def _from_client(self, segment: Segment) -> bool:
         """Return whether the first packet of a connection comes from its client."""
@@ -200,6 +286,10 @@ def _is_new_connection(old: Connection, segment: Segment) -> bool:
     """
     if segment.packet.connection is not None:
         return False
-    if segment.flags & (SYN | ACK) != SYN:
+    if not _is_syn(segment):
         return False
     return old.over or segment.seq != old.began_seq
+
+
+def _is_syn(segment: Segment) -> bool:
+    return segment.flags & (SYN | ACK) == SYN

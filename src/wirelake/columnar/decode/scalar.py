@@ -70,6 +70,7 @@ class ReaderState(msgspec.Struct, frozen=True):
     fault: FaultState | None
     skip_to: int | None = None
     in_rows: bool = False
+    revealed: tuple[int, int] = (-1, 0)
 
     def files(self) -> set[int]:
         """Return the numbers of the files that it refers to."""
@@ -108,6 +109,7 @@ class ResumableReader(FrameReader):
             ),
             self._skip_to,
             self._in_rows,
+            self._revealed,
         )
 
     @staticmethod
@@ -127,6 +129,7 @@ class ResumableReader(FrameReader):
         found._pieces = deque(each._replace(file=files[each.file]) for each in state.pieces)
         found._wanted, found._resume = state.wanted, state.resume
         found._latest = state.latest
+        found._revealed = state.revealed
         found.ignored_bytes = state.ignored_bytes
         found._skip_to, found._in_rows = state.skip_to, state.in_rows
         saved = state.fault
@@ -149,6 +152,8 @@ class Outcome(NamedTuple):
     """Its row, and that of a message in a tunnel; empty when it is a fault."""
     sealed: bool
     fault: Fault | None
+    start: int = 1 << 62
+    """Where it begins in the window's bytes; those of readers come after all others."""
 
 
 class Scalar:

@@ -26,7 +26,6 @@ import pyarrow.compute as pc
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.engine import EngineLimits
 from wirelake.records.protocol_rules import rules_of
-from wirelake.records.rows import Closed
 
 from ..pipeline.pipeline import Item
 from .deliveries import delivery_rows, expected_parts, last_faults, merge_parts
@@ -35,10 +34,10 @@ from .groups import column_of, numbers_or, present
 from .sign_ons import with_previous
 from .tunnels import TunnelFold
 
-__all__ = ["LINKS", "LINK_WAIT_NS", "CaptureFold", "Folded", "Merge", "merge_for"]
+__all__ = ["WAITING", "WAIT_NS", "CaptureFold", "Folded", "Merge", "merge_for"]
 
 Folded: TypeAlias = tuple[str, Any]
-"""The name of a table and a batch of it; or LINKS and a `dict`."""
+"""The name of a table and a batch of it; or WAITING and a `dict`."""
 
 _NEEDS: Final = {
     "calls": ("calls", "_tunnel_events"),
@@ -47,10 +46,10 @@ _NEEDS: Final = {
     "tunnels": ("_tunnel_events",),
 }
 """By derived table: the tables of folds that it is made from."""
-LINKS: Final = "waiting_links"
-"""In place of a table: links with bytes behind a hole, and the time from which they wait."""
-LINK_WAIT_NS: Final = 600 * 1_000_000_000
-"""How long all links wait for one of them at most: some holes are never filled."""
+WAITING: Final = "waiting"
+"""In place of a table: connections whose events wait, and the time from which they do."""
+WAIT_NS: Final = 600 * 1_000_000_000
+"""How long others wait for one connection at most: some faults have no end."""
 _LIMITS: Final = EngineLimits()
 _MERGE_ROWS: Final = 65_536
 """Rows that are gathered before they are merged with what is known: a merge sorts all of it."""
@@ -61,8 +60,11 @@ class CaptureFold:
 
     def __init__(self, table: str, *, share: int = 0, shares: int = 1):
         self._fold = Fold(share=share, shares=shares, tables=_NEEDS[table])
-        self._finds_links = "_tunnel_events" in _NEEDS[table]
-        self._links: set[int] = set()
+        self._crosses = table != "deliveries"
+        self._only_links = "_tunnel_events" in _NEEDS[table]
+        self._others: set[int] = set()
+        """Connections that wait and are known not to be links."""
+        self._latest_ns = 0
 
     def windows(self, windows: Iterable[Iterable[Item]]) -> Iterator[Iterator[Folded]]:
         """Yield what the merge needs of each window, and finally of the end of the input.
@@ -77,31 +79,42 @@ class CaptureFold:
         """Yield what the merge needs of a window of the pipeline."""
         known: list[Item] = list(items)
         yield from self._fold.window(known)
-        if self._finds_links:
-            yield LINKS, self._waiting_links(known)
+        if self._crosses:
+            yield WAITING, self._waiting(known)
 
     def finish(self) -> Iterator[Folded]:
         """Yield the rest; the input has ended."""
         return self._fold.finish()
 
-    def _waiting_links(self, items: Iterable[Item]) -> dict[int, int]:
-        """Return the links that wait, except those that have waited too long."""
+    def _waiting(self, items: Iterable[Item]) -> dict[int, int]:
+        """Return the connections that wait, except those that have waited too long.
+
+        For tunnels, connections that are known not to be links are left out. One without a message
+        so far may be a link.
+        """
         waiting: dict[int, int] = {}
-        closed: list[int] = []
-        latest_ns = 0
+        others: set[int] = set()
         for table, found in items:
             if table == "waiting":
                 waiting.update(found)
             elif table == "messages" and isinstance(found, pa.RecordBatch) and found.num_rows:
-                latest_ns = max(latest_ns, pc.max(found.column("ts_ns")).as_py())
-                if rules_of(found.column("protocol")[0].as_py()).tunnels is not None:
-                    self._links.update(pc.unique(found.column("connection")).to_pylist())
-            elif table == "connections":
-                closed += [event.connection for event in found if isinstance(event, Closed)]
-        oldest_ns = latest_ns - LINK_WAIT_NS
-        found = {link: waiting[link] for link in self._links.intersection(waiting)}
-        self._links.difference_update(closed)
-        return {link: since_ns for link, since_ns in found.items() if since_ns > oldest_ns}
+                self._latest_ns = max(self._latest_ns, pc.max(found.column("ts_ns")).as_py())
+                if self._only_links and not _may_be_of_link(found):
+                    others.update(pc.unique(found.column("connection")).to_pylist())
+        self._others = (self._others | others).intersection(waiting)
+        oldest_ns = self._latest_ns - WAIT_NS
+        return {
+            connection: since_ns
+            for connection, since_ns in waiting.items()
+            if since_ns > oldest_ns and connection not in self._others
+        }
+
+
+def _may_be_of_link(messages: pa.RecordBatch) -> bool:
+    """Return whether messages of one protocol are those of links, or of tunnels in them."""
+    if rules_of(messages.column("protocol")[0].as_py()).tunnels is not None:
+        return True
+    return bool(messages.column("tunnel_link").null_count < messages.num_rows)
 
 
 class Merge(ABC):
@@ -154,7 +167,7 @@ class _Tunnels(Merge):
         self._final: list[pa.RecordBatch] = []
 
     def _add(self, table: str, found: Any) -> None:
-        if table == LINKS:
+        if table == WAITING:
             self._waiting.update(found)
         elif table == "_tunnel_events":
             self._events = pa.concat_tables([self._events, pa.Table.from_batches([found])])
@@ -188,16 +201,19 @@ class _Tunnels(Merge):
 class _Connections(Merge):
     """Rows of `connections`, each with the connection of the same client before it.
 
-    A row comes out when its connection ends, so that memory does not grow with the capture. A
-    sign-on that is found behind a hole only after that has no effect on it.
+    A row comes out when its connection has ended, so that memory does not grow with the capture;
+    but not before all sign-ons up to its own are known: events of other connections may wait.
     """
 
     def __init__(self) -> None:
         self._sign_ons = _no_rows("_sign_ons")
         self._final: list[pa.RecordBatch] = []
+        self._waiting: dict[int, int] = {}
 
     def _add(self, table: str, found: Any) -> None:
-        if table == "_sign_ons":
+        if table == WAITING:
+            self._waiting.update(found)
+        elif table == "_sign_ons":
             self._sign_ons = pa.concat_tables([self._sign_ons, pa.Table.from_batches([found])])
         else:
             self._final.append(found)
@@ -206,9 +222,16 @@ class _Connections(Merge):
         if self._final:
             rows = pa.Table.from_batches(self._final)
             self._final = []
+            if self._waiting:
+                signed_on_ns = rows.column("signed_on_ns")
+                late = pc.greater_equal(signed_on_ns, min(self._waiting.values()))
+                late = pc.fill_null(late, False)
+                self._final = rows.filter(late).to_batches()
+                rows = rows.filter(pc.invert(late))
             # A lookup of each client costs less than to sort the sign-ons of all, in each window.
             theirs = pc.is_in(self._sign_ons.column("client"), column_of(rows, "client"))
             yield with_previous(rows, self._sign_ons.filter(theirs))
+        self._waiting = {}
         if len(self._sign_ons) > 2 * _LIMITS.connections:
             latest = self._sign_ons.sort_by([("ts_ns", "descending")])
             self._sign_ons = latest.slice(0, _LIMITS.connections).combine_chunks()

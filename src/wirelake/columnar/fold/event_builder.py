@@ -95,9 +95,13 @@ class Columns:
         self.wide = np.zeros((k.WIDE, total), np.int64)
         self.narrow = np.full((k.NARROW, total), NO, np.int32)
         self._extras = np.empty((3, 0), np.int32)
+        self.carried = np.zeros(total, np.int64)
+        """The tunnel of each message in one; `wide` has the link as its connection."""
         for number, (table, found) in enumerate(sources):
             here = slice(int(self.starts[number]), int(self.starts[number + 1]))
             self._fill(table, found, self.wide[:, here], self.narrow[:, here])
+            if table == "messages" and len(found):
+                self.carried[here] = found.column("connection").to_numpy()
 
     def __len__(self) -> int:
         return self.wide.shape[1]

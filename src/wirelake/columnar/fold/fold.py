@@ -33,7 +33,7 @@ from . import event_arrays as k
 from .calls import STILL_OPEN, UNKNOWN, calls_batch, connections_batch, expire_idle, sign_ons_batch
 from .deliveries import delivery_faults, delivery_parts, publications
 from .event_builder import Columns, Source, id_hash, usable_faults
-from .kernels import end, fold, slot_of
+from .kernels import end, fold, fold_ends, slot_of
 from .memory import FoldState, Memory
 from .pending import PendingEvents, of_connections, pending_sources
 from .tables import KNOWN, NO
@@ -70,6 +70,8 @@ class Fold:
         self._tables = frozenset(tables)
         self._memory = Memory()
         self._pending: list[Source] = []
+        self._since: dict[int, int] = {}
+        """Connections that wait, and the time from which they do, after the last window."""
         self._events = 0
         """How many events were processed so far."""
         self._calls_left = 0
@@ -114,11 +116,17 @@ class Fold:
     # -- a window ----------------------------------------------------------------------------
 
     def _released(self, waiting: Mapping[int, int]) -> list[Source]:
-        """Return pending events of connections that no longer wait."""
+        """Return pending events of connections that no longer wait, or wait from a later time on.
+
+        Those that still wait become pending again.
+        """
+        before, self._since = self._since, dict(waiting)
         if not self._pending:
             return []
         waited = set(self._memory.waiting().tolist())
-        released = waited.difference(waiting)
+        released = {
+            each for each in waited if each not in waiting or waiting[each] != before.get(each)
+        }
         found = of_connections(self._pending, released)
         if released:
             self._pending = of_connections(self._pending, waited - released)
@@ -161,6 +169,7 @@ class Fold:
         while reached < len(columns):
             memory.reserve(_MORE, _MORE)
             reached = fold(memory.tables(), arrays, reached)
+        fold_ends(memory.tables(), arrays)
 
     def _expire_calls(self, times: Any) -> None:
         """Finish calls that were answered long before this window, on idle connections too."""

@@ -2,6 +2,10 @@
 
 The rules ask for the order of events of one connection only. The order over all of them needs one
 sort and no grouping, and calls and connections become final in the order of time.
+
+Ends of connections are processed after all other events of a window (`fold_ends`): bytes that were
+captured out of order may complete messages after the second FIN. A connection with a hole waits,
+so its end is in the same window as the last of its messages, however the capture is cut.
 """
 
 from __future__ import annotations
@@ -42,14 +46,16 @@ from .event_arrays import (
 from .pending import mark_unsettled
 from .tables import EVICTED, FREE_CALLS, FREE_SLOTS, KNOWN, Tables, find_slot, new_slot
 
-__all__ = ["end", "fold", "slot_of"]
+__all__ = ["end", "fold", "fold_ends", "slot_of"]
 
 _CLOSED: Final = KNOWN.index("closed")
+_WAITS, _ENDS = 1, 2
+"""In `waiting` of a connection: its events wait; its end was seen in this window."""
 
 
 @kernel
 def fold(t: Tables, e: EventArrays, first: int) -> int:
-    """Process events from the index `first` on, except those of connections that wait.
+    """Process events from the index `first` on, except ends and those of connections that wait.
 
     Returns the place of the event for which there is no room, or their number. Then the caller
     makes room, and calls again from there.
@@ -68,12 +74,37 @@ def fold(t: Tables, e: EventArrays, first: int) -> int:
         elif kind == TUNNELLED:
             continue
         elif kind in (CLOSE, SIGN_ON):
-            _fact(t, e, i, slot)
+            # A fact after the end does not change the row.
+            if slot < 0 or t.connections[U(slot)].waiting != _ENDS:
+                _fact(t, e, i, slot)
         else:
             if slot < 0:
                 slot = _begin(t, e, i)
-            _event(t, e, i, slot, kind)
+            if kind == END:
+                t.connections[U(slot)].waiting = _ENDS
+            else:
+                _event(t, e, i, slot, kind)
     return len(e.order)
+
+
+@kernel
+def fold_ends(t: Tables, e: EventArrays) -> None:
+    """Process the ends of connections that do not wait, after all other events."""
+    for at in range(len(e.order)):
+        i = e.order[U(at)]
+        if e.narrow[KIND, U(i)] == END and not e.pending[U(i)]:
+            slot = find_slot(t, S(e.wide[KEY, U(i)]))
+            # A second end of the same connection has a row of its own, as in the engines: the first
+            # has freed its slot. Readers never report one.
+            if slot < 0:
+                slot = _begin(t, e, i)
+            if t.connections[U(slot)].waiting == _WAITS:
+                e.pending[U(i)] = True
+            else:
+                e.of_link[U(i)] = _may_be_link(t, e, i, slot)
+                end_calls(t, slot, S(LOST), S(_CLOSED))
+                end_row(t, e, i, slot)
+                emit_row(t, slot)
 
 
 @inline
@@ -81,8 +112,8 @@ def _waits(t: Tables, slot: Int, ts_ns: Int) -> Int:
     """Return whether an event waits; then all later ones of the connection wait."""
     found = t.connections[U(slot)]
     if ts_ns >= found.since:
-        found.waiting = 1
-    return found.waiting
+        found.waiting = _WAITS
+    return found.waiting == _WAITS
 
 
 @kernel
@@ -109,11 +140,6 @@ def _event(t: Tables, e: EventArrays, i: Int, slot: Int, kind: Int) -> None:
         if not flags & HARMLESS:
             stream_broke(t, e, i, slot)
         count_fault(t, e, i, slot)
-    elif kind == END:
-        e.of_link[U(i)] = _may_be_link(t, e, i, slot)
-        end_calls(t, slot, S(LOST), S(_CLOSED))
-        end_row(t, e, i, slot)
-        emit_row(t, slot)
     else:
         message_of_call(t, e, i, slot)
         count_message(t, e, i, slot)

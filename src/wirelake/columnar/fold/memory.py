@@ -246,12 +246,17 @@ class Memory:
         return np.asarray(self._connections["connection"][self._waiting[waits]])
 
     def wait(self, since: Mapping[int, int]) -> None:
-        """Let exactly these slots wait, each from a time on; events of others are released."""
-        slots = np.array(list(since), np.int64)
+        """Let exactly these slots wait, each from a time on.
+
+        Events of others are released, and those of slots whose time has changed.
+        """
+        slots, times = np.array(list(since), np.int64), np.array(list(since.values()), np.int64)
+        moved = slots[self._connections["since"][slots] != times]
+        self._connections["waiting"][moved] = 0
         over = np.setdiff1d(self._waiting, slots)
         self._connections["waiting"][over] = 0
         self._connections["since"][over] = NEVER
-        self._connections["since"][slots] = list(since.values())
+        self._connections["since"][slots] = times
         self._waiting = slots
 
     # -- texts -------------------------------------------------------------------------------

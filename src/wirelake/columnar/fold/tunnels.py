@@ -230,7 +230,8 @@ def tunnel_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of `_tunnel_events`; `before` counts the events of earlier windows."""
     numbers = np.empty(len(columns), np.int64)
-    numbers[arrays.order] = np.arange(before, before + len(columns))
+    numbers[arrays.order] = np.arange(before, before + len(columns)) * 2
+    _follow_carriers(columns, numbers)
     for at, (table, batch) in enumerate(columns.sources):
         if table != "messages" or not batch.num_rows:
             continue
@@ -242,6 +243,54 @@ def tunnel_rows(
         elif rules_of(batch.column("protocol")[0].as_py()).tunnels is not None:
             yield from _link_packets(batch, passed, links, numbers[here])
     yield from _of_links(columns, arrays, texts, numbers)
+
+
+def _follow_carriers(columns: Columns, numbers: Ints) -> None:
+    """Number the messages in tunnels so that each comes right after the packet that carried it.
+
+    The packets of a link and the messages in them are in batches of their own. Where one captured
+    packet completes several of them, they have the same time, and only this tells their order.
+    """
+    carriers, carried = _carriers(columns), np.flatnonzero(columns.narrow[k.KIND] == k.TUNNELLED)
+    _, counts = np.unique(columns.wide[k.TS, carriers[0]], return_counts=True)
+    if not len(carried) or counts.max(initial=0) < 2:
+        return
+    places = np.concatenate([carriers[0], carried])
+    tunnels = np.concatenate([carriers[1], columns.carried[carried]])
+    keys = np.stack([columns.wide[k.KEY, places], columns.wide[k.TS, places], tunnels])
+    is_carried = np.arange(len(places)) >= len(carriers[0])
+    # By key, then carriers before carried messages, each in their order: the n-th carried message
+    # of a key belongs to the n-th carrier of it.
+    order = np.lexsort((numbers[places], is_carried, *keys))
+    keys, places, is_carried = keys[:, order], places[order], is_carried[order]
+    begins = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
+    group = np.cumsum(begins) - 1
+    first = np.flatnonzero(begins)[group]
+    packets = np.bincount(group, ~is_carried).astype(np.int64)[group]
+    nth = np.arange(len(places)) - first - packets
+    found = is_carried & (packets > 0)
+    nth = np.minimum(nth[found], packets[found] - 1)
+    numbers[places[found]] = numbers[places[first[found] + nth]] + 1
+
+
+def _carriers(columns: Columns) -> tuple[Rows, Ints]:
+    """Return the packets of links that carry messages, and their tunnels."""
+    places: list[Rows] = [np.empty(0, np.intp)]
+    tunnels: list[Ints] = [np.empty(0, np.int64)]
+    for at, (table, batch) in enumerate(columns.sources):
+        if table != "messages" or not batch.num_rows:
+            continue
+        rules = rules_of(batch.column("protocol")[0].as_py())
+        if rules.tunnels is None:
+            continue
+        names, name_texts = indices_of(batch.column("name"))
+        targets, target_texts = indices_of(batch.column("target"))
+        instances, ids, good = _ids(target_texts)
+        rows = named(names, name_texts, rules.tunnels.carrier)
+        rows = rows[np.append(good, False)[targets[rows]]]
+        places.append(rows + int(columns.starts[at]))
+        tunnels.append(tunnel_connections(instances[targets[rows]], ids[targets[rows]]))
+    return np.concatenate(places), np.concatenate(tunnels)
 
 
 def _messages(
@@ -329,9 +378,12 @@ def _of_links(
         rows = np.flatnonzero(arrays.of_link & (columns.narrow[k.KIND] == kind))
         if not len(rows):
             continue
+        times = columns.wide[k.TS, rows]
+        if kind == k.END:
+            times = np.maximum(times, _last_of(columns, arrays, columns.wide[k.KEY, rows]))
         made: dict[str, Any] = {
             "event": repeated(event, len(rows)),
-            "ts_ns": pa.array(columns.wide[k.TS, rows]),
+            "ts_ns": pa.array(times),
             "rank": pa.array(np.full(len(rows), k.RANKS[kind])),
             "link": pa.array(columns.wide[k.KEY, rows]),
             "number": pa.array(numbers[rows]),
@@ -342,6 +394,19 @@ def _of_links(
             made["direction"] = pa.array(["c2s", "s2c"]).take(pa.array(directions))
             made["code"] = texts.array(columns.narrow[k.CODE, rows])
         yield _batch(made, len(rows))
+
+
+def _last_of(columns: Columns, arrays: k.EventArrays, links: Ints) -> Ints:
+    """Return the time of the last message or fault of each link: its end comes after it."""
+    kinds = columns.narrow[k.KIND]
+    counts = ~arrays.pending & ((kinds == k.FAULT) | ((kinds >= k.REQUEST) & (kinds < k.END)))
+    known, places = np.unique(links, return_inverse=True)
+    keys, times = columns.wide[k.KEY, counts], columns.wide[k.TS, counts]
+    at = np.minimum(np.searchsorted(known, keys), len(known) - 1)
+    mine = known[at] == keys
+    last = np.full(len(known), NOTHING)
+    np.maximum.at(last, at[mine], times[mine])
+    return last[places]
 
 
 def _batch(made: Mapping[str, pa.Array], rows: int) -> pa.RecordBatch:

@@ -131,8 +131,8 @@ class CapturePipeline:
         """Readers of streams with an open fault. A stream goes back to the kernels as soon as its
         reader has found a good frame: a reader costs Python time for every frame."""
         self._lifecycle = Lifecycle()
-        self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64]]] = []
-        """Streams with an unfinished frame, and when its first byte was captured."""
+        self._undecided_since: dict[int, int] = {}
+        """Streams without a protocol yet, and when the first byte that waits was captured."""
         self._delivered = Delivered(np.empty(0, np.int64), np.empty(0, np.int64))
         self._ended = np.empty(0, np.bool_)
         """Which streams ended in this window, by number."""
@@ -218,7 +218,7 @@ class CapturePipeline:
 
     def _window(self, window: Window) -> Iterator[Item]:
         self._coverage.grow_to(len(self._front.streams))
-        self._kept = []
+        self._undecided_since = {}
         self._read_file_items(window)
         if "packets" in self._tables and len(window):
             yield "packets", packet_batch(window)
@@ -239,39 +239,27 @@ class CapturePipeline:
         """Return the connections with bytes that are not yielded yet, and when the first came.
 
         Bytes wait behind a hole, in a fault whose end is not found, or for the choice of a
-        protocol. An unfinished frame before a hole waits with it.
+        protocol. An unfinished frame does not wait: what it becomes has the time of the packet that
+        completes it, or that shows a gap in it. What has the time of the last packet waits, because
+        the next window may have more of that time.
         """
-        since = self._front.waiting()
-        for stream, reader in self._readers.items():
-            since[stream] = min(since.get(stream, reader.open_since_ns), reader.open_since_ns)
-        for streams, times in self._kept:
-            for stream, first in zip(streams.tolist(), times.tolist(), strict=True):
-                undecided = self._coverage.entries["protocol"][stream] == UNDECIDED
-                if stream in since or undecided:
-                    since[stream] = min(since.get(stream, first), first)
         numbers = self._coverage.entries["protocol"][: len(self._front.streams)]
         undecided = np.flatnonzero(numbers == UNDECIDED)
-        for stream, first in self._front.kept_since(undecided).items():
-            since[stream] = min(since.get(stream, first), first)
+        since = self._front.waiting()
+        for found_since in (
+            {stream: reader.open_since_ns for stream, reader in self._readers.items()},
+            self._undecided_since,
+            self._front.kept_since(undecided),
+        ):
+            for stream, first in found_since.items():
+                since[stream] = min(since.get(stream, first), first)
         for stream in window.retired.tolist():
             since.pop(stream, None)
-        found: dict[int, int] = {}
+        found = self._front.at_last_time(window)
         for stream, ts_ns in since.items():
             connection = int(self._front.streams.connection[stream])
             found[connection] = min(found.get(connection, ts_ns), ts_ns)
         return found
-
-    def _keep(
-        self,
-        window: Window,
-        streams: NDArray[np.int32],
-        starts: NDArray[np.int64],
-        stops: NDArray[np.int64],
-    ) -> None:
-        """Keep unfinished frames; the next window begins with them."""
-        self._front.keep(streams, starts, stops)
-        if "connections" in self._tables and len(streams):
-            self._kept.append((streams, window.piece_ts[pieces_of(window.pieces, starts)]))
 
     def _read_file_items(self, window: Window) -> None:
         for _, secrets in window.secrets:
@@ -325,9 +313,10 @@ class CapturePipeline:
         self._coverage.add("ignored", window.run_stream[ignored], sizes[ignored])
         runs = np.flatnonzero(numbers == UNDECIDED)
         filled = runs[window.run_stop[runs] > window.run_start[runs]]
-        self._keep(
-            window, window.run_stream[filled], window.run_start[filled], window.run_stop[filled]
-        )
+        streams, starts = window.run_stream[filled], window.run_start[filled]
+        self._front.keep(streams, starts, window.run_stop[filled])
+        times = window.piece_ts[pieces_of(window.pieces, starts)]
+        self._undecided_since = dict(zip(streams.tolist(), times.tolist(), strict=True))
 
     # -- messages ----------------------------------------------------------------------------
 
@@ -408,11 +397,11 @@ class CapturePipeline:
                 )
                 self._count_decoded(part, built, streams[begin:end])
                 rejected = built.rejected + begin
-                places = arrival[begin:end]
-                rows.add(decoder.protocol.name, built.batch, places[built.rows])
+                places = np.stack([arrival[begin:end], slices.starts[begin:end]])
+                rows.add(decoder.protocol.name, built.batch, places[:, built.rows])
                 if built.tunnelled is not None:
                     carried, batch, carriers = built.tunnelled
-                    rows.add(carried.name, batch, places[carriers])
+                    rows.add(carried.name, batch, places[:, carriers])
             for at in rejected.tolist():
                 outcome = self._scalar.decode_slice(
                     decoder.protocol,
@@ -424,6 +413,7 @@ class CapturePipeline:
                     int(slices.connection[at]),
                 )
                 stream = int(streams[at])
+                outcome = outcome._replace(start=int(slices.starts[at]))
                 outcomes.append((stream, self._located(window, outcome)))
         outcomes += [(stream, self._outcome(decoder, stream, each)) for stream, each in read]
         self._add_outcomes(decoder, outcomes, rows)
@@ -487,7 +477,7 @@ class CapturePipeline:
             self._readers[stream] = reader
         elif left:
             stop = window.run_stop[[last]]
-            self._keep(window, np.array([stream], np.int32), stop - left, stop)
+            self._front.keep(np.array([stream], np.int32), stop - left, stop)
         return [(stream, each) for each in found]
 
     def _outcome(self, decoder: ProtocolDecoder, stream: int, found: Frame | Fault) -> Outcome:
@@ -521,7 +511,7 @@ class CapturePipeline:
         streams = window.run_stream[runs[left]]
         over = self._ended[streams]
         keep = left[~over]
-        self._keep(window, window.run_stream[runs[keep]], reached[keep], stops[keep])
+        self._front.keep(window.run_stream[runs[keep]], reached[keep], stops[keep])
         for at in left[over].tolist():
             stream = int(window.run_stream[runs[at]])
             reader = self._scalar.reader(

@@ -47,7 +47,9 @@ BATCH_ROWS: Final = 32_768
 BATCH_BYTES: Final = 8 << 20
 """Maximum bytes of frames in a batch, unless a single frame has more: Arrow's offsets are int32."""
 
-Arrivals = NDArray[np.int64]
+Places = NDArray[np.int64]
+"""Two rows: the packet that completed each message, and where the message begins. One packet may
+complete several messages, some of which went through the scalar path."""
 
 
 def chunks(slices: Slices) -> Iterator[tuple[int, int]]:
@@ -64,28 +66,28 @@ def chunks(slices: Slices) -> Iterator[tuple[int, int]]:
 
 
 class WindowRows:
-    """Batches by protocol, with the number of the packet that completed each row."""
+    """Batches by protocol, with the places of their rows."""
 
     def __init__(self) -> None:
-        self._batches_by_protocol: dict[str, list[tuple[pa.RecordBatch, Arrivals]]] = {}
+        self._batches_by_protocol: dict[str, list[tuple[pa.RecordBatch, Places]]] = {}
 
-    def add(self, protocol: str, batch: pa.RecordBatch, arrivals: Arrivals) -> None:
+    def add(self, protocol: str, batch: pa.RecordBatch, places: Places) -> None:
         """Add rows that kernels decoded."""
         if batch.num_rows:
-            self._batches_by_protocol.setdefault(protocol, []).append((batch, arrivals))
+            self._batches_by_protocol.setdefault(protocol, []).append((batch, places))
 
     def add_outcomes(self, outcomes: list[Outcome]) -> None:
         """Add rows of the scalar path."""
-        rows: dict[str, tuple[list[dict[str, Any]], list[int]]] = {}
+        rows: dict[str, tuple[list[dict[str, Any]], list[tuple[int, int]]]] = {}
         for outcome in outcomes:
             for row in outcome.rows:
-                own, arrivals = rows.setdefault(row["protocol"], ([], []))
+                own, places = rows.setdefault(row["protocol"], ([], []))
                 own.append(row)
-                arrivals.append(outcome.arrival)
-        for name, (own, arrivals) in rows.items():
+                places.append((outcome.arrival, outcome.start))
+        for name, (own, places) in rows.items():
             # Slow for many rows, and there are few.
             batch = pa.RecordBatch.from_pylist(own, schema=schema("messages", [name]))
-            self.add(name, batch, np.array(arrivals, np.int64))
+            self.add(name, batch, np.array(places, np.int64).T)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, those of a protocol in the order of packets."""
@@ -93,17 +95,18 @@ class WindowRows:
             yield from _in_order(batches)
 
 
-def _in_order(batches: list[tuple[pa.RecordBatch, Arrivals]]) -> Iterator[pa.RecordBatch]:
+def _in_order(batches: list[tuple[pa.RecordBatch, Places]]) -> Iterator[pa.RecordBatch]:
     # Usually nothing has to be moved. Checking costs one pass over the numbers, sorting copies
     # every column.
-    ends = [(arrivals[0], arrivals[-1]) for _, arrivals in batches]
+    ends = [(tuple(places[:, 0]), tuple(places[:, -1])) for _, places in batches]
     between = all(one[1] <= other[0] for one, other in itertools.pairwise(ends))
-    within = all((arrivals[1:] >= arrivals[:-1]).all() for _, arrivals in batches)
+    within = all((places[0, 1:] >= places[0, :-1]).all() for _, places in batches)
     if between and within:
         yield from (batch for batch, _ in batches)
         return
     table = pa.Table.from_batches([batch for batch, _ in batches])
-    sequence = np.argsort(np.concatenate([arrivals for _, arrivals in batches]), kind="stable")
+    arrivals, starts = np.concatenate([places for _, places in batches], axis=1)
+    sequence = np.lexsort((starts, arrivals))
     whole = table.take(pa.array(sequence)).combine_chunks()
     yield from whole.to_batches(max_chunksize=BATCH_ROWS)
 

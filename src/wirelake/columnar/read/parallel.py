@@ -27,7 +27,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from ..fold.capture_fold import LINKS, CaptureFold
+from ..fold.capture_fold import WAITING, CaptureFold
 from ..pipeline.pipeline import Item
 from ..tcp.frontend import WINDOW_BYTES
 from .options import DERIVED, PLAIN, ReadOptions
@@ -276,7 +276,7 @@ def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
 
 
 def _pack(found: Any) -> bytes | pa.Buffer:
-    if not isinstance(found, pa.RecordBatch):  # of LINKS
+    if not isinstance(found, pa.RecordBatch):  # of WAITING
         return msgspec.msgpack.encode(found)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema) as writer:
@@ -285,7 +285,7 @@ def _pack(found: Any) -> bytes | pa.Buffer:
 
 
 def _unpacked(table: str, data: bytes) -> Any:
-    if table == LINKS:
+    if table == WAITING:
         return msgspec.msgpack.decode(data, type=dict[int, int])
     return pa.ipc.open_stream(data).read_next_batch()
 

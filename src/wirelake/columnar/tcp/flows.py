@@ -1,7 +1,8 @@
 """Kernels that assign packets to connections and directions (captures.md, Connections).
 
 The rules are those of `wirelake.capture.tcp.connections.ConnectionTable`: a connection is
-identified by its endpoints or by the recorder's id; a SYN may replace it; it is dropped 60 s of
+identified by its endpoints or by the recorder's id; a SYN may replace it, once a further packet
+confirms the new one; it is dropped 60 s of
 capture time after it was closed, or when the table is full and it was idle for longest.
 
 Connections are records in *slots* of one array. An open-addressing hash index finds the slot of a
@@ -22,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wirelake.capture.tcp.assembly import FIN, RST, SYN
-from wirelake.capture.tcp.connections import GRACE_NS
+from wirelake.capture.tcp.connections import CONFIRMING_BYTES, GRACE_NS
 from wirelake.records.tunnels import FNV_BASIS, FNV_PRIME
 
 from ..jit.options import Int, S, U, inline, kernel
@@ -92,13 +93,20 @@ CONNECTION: Final = np.dtype(
     ],
     align=True,
 )
-"""A connection. `recorded` is the recorder's id or 0, `tag` its hash in the index, `hash` the one
-that determines its share, `state` the bits below, `in_share` whether it belongs to our share."""
+"""A connection. `recorded` is the recorder's id or 0, `over_ns` when it ended or, while it is open,
+when it began; `tag` its hash in the index, `hash` the one that determines its share, `state` the
+bits below, `in_share` whether it belongs to our share."""
 
 CLOSED_C2S: Final = 1
 CLOSED_S2C: Final = 2
 RESET: Final = 4
-"""Bits of a connection's `state`: FIN was seen from the client, from the server; RST was seen."""
+UNCONFIRMED: Final = 8
+"""Bits of a connection's `state`: FIN was seen from the client, from the server; RST was seen; its
+SYN uses the port of a connection that is still open, and no other packet of it was seen."""
+_CLOSED: Final = CLOSED_C2S | CLOSED_S2C
+_ASIDE: Final = 1 << 30
+"""A bit that differs in the tag of an open connection that was set aside for an unconfirmed one:
+then it is found by that tag. The tag is saved, so that this survives a step."""
 
 NOT_DROPPED, EXPIRED, REPLACED, EVICTED = range(4)
 """Values of `drop_reason`: still held; closed for GRACE_NS; replaced by a new SYN; evicted because
@@ -112,6 +120,7 @@ SCALARS_SIZE: Final = 8
 """Length of `scalars`."""
 
 _NONE: Final = -1
+_LONG_AGO: Final = -(1 << 63)
 
 Table = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -184,13 +193,34 @@ def assign(
         # Every share holds the connections of all shares. The limit and the expiry concern all of
         # them together, and the result must not depend on the number of shares (`state.py`).
         slot = _find(i, recorded, tag, header_i32, header_u8, addresses, table, index)
+        before, known_ns, unconfirmed = 0, _LONG_AGO, 0
         if slot >= 0 and recorded == 0 and header_u8[FLAGS, i] & _SYN_ACK == SYN:
             old = table[U(slot)]
             # A SYN with the sequence number of the first one is its retransmission; any other
             # one opens a new connection between the same endpoints (port reuse).
             if is_closed(old.state) or header_u32[SEQ, i] != old.began_seq:
-                _drop(slot, REPLACED, table, index, dropped, scalars)
+                # Before the old one is dropped: the new one needs its id when it is called again.
+                if scalars[N_FREE] == 0:
+                    return i
+                before, known_ns = old.id, old.over_ns
+                unconfirmed = S(old.state) & UNCONFIRMED
+                if unconfirmed or is_closed(old.state):
+                    _drop(slot, REPLACED, table, index, dropped, scalars)
+                else:
+                    unconfirmed = UNCONFIRMED
+                    _set_aside(slot, table, index, scalars)
                 slot = -1
+        elif slot >= 0 and table[U(slot)].state & UNCONFIRMED:
+            new = table[U(slot)]
+            aside = _find(i, recorded, tag ^ _ASIDE, header_i32, header_u8, addresses, table, index)
+            sender = _direction(i, marks, header_i32, header_u8, addresses, new)
+            number = S(header_u32[SEQ, i]) if sender == _C2S else S(header_u32[ACK, i])
+            if aside < 0 or (number - S(new.began_seq) - 1) & 0xFFFFFFFF < CONFIRMING_BYTES:
+                new.state &= ~UNCONFIRMED
+                if aside >= 0:
+                    _drop(aside, REPLACED, table, index, dropped, scalars)
+            else:
+                slot = aside
         if slot < 0:
             if scalars[N_FREE] == 0:
                 return i
@@ -206,10 +236,13 @@ def assign(
                 header_u8,
                 addresses,
                 server_ports,
+                before,
+                known_ns,
                 table,
                 slot,
             )
             new = table[U(slot)]
+            new.state = unconfirmed
             new.tag = tag
             new.hash = np.uint32(hashed >> U(32))
             # Decided once and stored, instead of a division for each packet.
@@ -260,8 +293,7 @@ def least_recently_used(table: Table, scalars: Ints, found: NDArray[np.int32]) -
 def are_closed(connections: Table) -> NDArray[np.bool_]:
     """Return which connections are closed in both directions, or reset."""
     state = connections["state"]
-    closed = CLOSED_C2S | CLOSED_S2C
-    return np.asarray((state & RESET != 0) | (state & closed == closed))
+    return np.asarray((state & RESET != 0) | (state & _CLOSED == _CLOSED))
 
 
 # -- keys --------------------------------------------------------------------------------------
@@ -443,10 +475,15 @@ def _open(
     header_u8: NDArray[np.uint8],
     addresses: NDArray[np.uint64],
     server_ports: NDArray[np.bool_],
+    before: Int,
+    known_ns: Int,
     table: Table,
     slot: Int,
 ) -> None:
-    """Fill the record of a connection that begins with a packet."""
+    """Fill the record of a connection that begins with a packet.
+
+    It may replace the connection with the id `before`, which began or ended at `known_ns`.
+    """
     new = table[U(slot)]
     flags = S(header_u8[FLAGS, i])
     if _begins_from_client(i, marks, header_i32, flags, server_ports):
@@ -464,7 +501,11 @@ def _open(
     new.began_seq = header_u32[SEQ, i]
     if flags & _SYN_ACK == _SYN_ACK:  # the SYN itself was not captured
         new.began_seq = np.uint32(S(header_u32[ACK, i]) - 1)
-    new.id = recorded if recorded else _connection_id(new, packet_i64[TS, i])
+    ts_ns = packet_i64[TS, i]
+    new.over_ns = max(ts_ns, known_ns)
+    new.id = recorded
+    if not recorded:
+        new.id = _connection_id(new, ts_ns, before if ts_ns <= known_ns else 0)
 
 
 @inline
@@ -478,7 +519,7 @@ def _fnv(value: Int, number: Int, size: Int) -> Int:
 
 
 @inline
-def _connection_id(new: Any, ts_ns: Int) -> Int:
+def _connection_id(new: Any, ts_ns: Int, before: Int) -> Int:
     """Return the id of a connection that no recorder has numbered (captures.md, Connections)."""
     value = _FNV_BASIS
     if new.family == 4:
@@ -489,8 +530,11 @@ def _connection_id(new: Any, ts_ns: Int) -> Int:
         value = _fnv(value, U(new.client_port), 2)
         value = _fnv(_fnv(value, new.server_high, 8), new.server_low, 8)
         value = _fnv(value, U(new.server_port), 2)
+    value = _fnv(value, U(ts_ns), 8)
+    if before:
+        value = _fnv(value, U(before), 8)
     # 63 bits: ids are int64 in tables, where negative numbers would only confuse.
-    value = _fnv(value, U(ts_ns), 8) >> U(1)
+    value = value >> U(1)
     return S(value) if value else 1
 
 
@@ -500,7 +544,18 @@ def _connection_id(new: Any, ts_ns: Int) -> Int:
 @inline
 def is_closed(state: Int) -> Int:
     """Return whether a connection is closed in both directions, or reset."""
-    return state >= RESET or state == CLOSED_C2S | CLOSED_S2C
+    return state & RESET != 0 or state & _CLOSED == _CLOSED
+
+
+@inline
+def _set_aside(slot: Int, table: Table, index: Ints, scalars: Ints) -> None:
+    """Give the place of an open connection in the index to another one of its endpoints."""
+    old = table[U(slot)]
+    _index_remove(slot, old.tag, index)
+    old.tag ^= _ASIDE
+    _index_insert(slot, old.tag, index)
+    _lru_unlink(slot, table, scalars)
+    _lru_append(slot, table, scalars)
 
 
 @inline

@@ -25,8 +25,11 @@ from numpy.typing import NDArray
 from wirelake.capture.decode.protocol_selector import OPEN_FACT
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Fact, Secrets
+from wirelake.capture.tcp.assembly import RST
 from wirelake.capture.tcp.connections import LIMIT
 
+from ..scan.blocks import TS
+from ..scan.headers import FLAGS
 from ..scan.scanner import FileItem, PacketRows, Scanner
 from ..state_format import batch_of
 from . import flows, stream_order
@@ -98,6 +101,7 @@ class FrontEnd:
         self._kept: list[tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.int64]]] = []
         self._gathered: Gathered | None = None
         self._number = 0
+        self._window_ns = 0
         self._packets = 0
         self.undecided = np.empty(0, np.int32)
         """Connections, by slot, without a protocol yet: when one of their streams continues, kept
@@ -151,15 +155,21 @@ class FrontEnd:
         self._tracker.streams["carry_row"][streams] = -1
 
     def waiting(self) -> dict[int, int]:
-        """Return the streams with bytes behind a hole, and when the first of them came.
+        """Return the streams with bytes behind a hole, and when the first of them came."""
+        return self._reassembler.waiting()
 
-        An unfinished frame before the hole waits too, in whichever window it came.
+    def at_last_time(self, window: Window) -> dict[int, int]:
+        """Return the open connections with packets of the latest time of a window, and that time.
+
+        Events of one time are ordered by their kind, so they must be in one window.
         """
-        carried = self._tracker.streams["carry_row"]
-        return {
-            stream: min(since_ns, self._carry.since_ns(int(carried[stream]), since_ns))
-            for stream, since_ns in self._reassembler.waiting().items()
-        }
+        last_ns = self._window_ns  # of all shares, or they would wait for different times
+        if last_ns <= 0:  # a capture without times would wait for its end
+            return {}
+        streams = window.stream[(window.ts_ns == last_ns) & (window.stream >= 0)]
+        records = self._tracker.connections[np.unique(streams >> 1)]
+        records = records[(records["drop_reason"] == 0) & ~flows.are_closed(records)]
+        return dict.fromkeys(records["id"].tolist(), last_ns)
 
     def kept_since(self, streams: NDArray[np.intp]) -> dict[int, int]:
         """Return those of the streams with bytes kept from earlier windows, and when the first
@@ -167,7 +177,7 @@ class FrontEnd:
         carried = self._tracker.streams["carry_row"][streams]
         kept = carried >= 0
         return {
-            stream: self._carry.since_ns(carry, 0)
+            stream: self._carry.since_ns(carry)
             for stream, carry in zip(streams[kept].tolist(), carried[kept].tolist(), strict=True)
         }
 
@@ -225,6 +235,7 @@ class FrontEnd:
     ) -> Window:
         self._begin_window()
         self._number += 1
+        self._window_ns = int(packets.packet_i64[TS, : packets.count].max(initial=0))
         # The order matters: `assign` drops connections, `follow` uses their streams once more,
         # `reassemble` takes what `follow` left, and only then are streams of dropped connections
         # ended, so that bytes of this window still count.
@@ -242,7 +253,8 @@ class FrontEnd:
         self._reassembler.update_assemblers(packets, table, active)
         # In the last window nothing follows, so all connections end.
         retired = self._tracker.held_streams() if last else self._tracker.dropped_streams()
-        cut_off = self._end(retired, last)
+        reset = self._end_reset(packets)
+        cut_off = np.concatenate([reset, self._end(retired, last)])
         ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
         activated = self._activated(cut_off)
         peers = self._undecided_peers()
@@ -309,10 +321,27 @@ class FrontEnd:
             if last
             else _ENDING[connections["drop_reason"]]
         )
-        # Waiting segments are delivered with gaps before the stream ends (captures.md, Streams).
+        self._end_assemblers(streams)
+        return streams
+
+    def _end_reset(self, packets: Packets) -> NDArray[np.int32]:
+        """End the streams whose other direction was reset in this window; return them."""
+        table = self._tracker.streams
+        resets = (packets.header_u8[FLAGS, : packets.count] & RST != 0) & (packets.stream >= 0)
+        streams: NDArray[np.int32] = np.unique(packets.stream[resets] ^ 1)
+        streams = streams[table["packets"][streams] > 0]
+        table["ending"][streams] = stream_order.RESET
+        table["state"][streams] |= stream_order.WAS_RESET
+        streams = streams[table["state"][streams] & stream_order.END_REPORTED == 0]
+        table["state"][streams] |= stream_order.END_REPORTED
+        self._end_assemblers(streams)
+        return streams
+
+    def _end_assemblers(self, streams: NDArray[np.int32]) -> None:
+        """Deliver waiting segments with gaps before streams end (captures.md, Streams)."""
+        table = self._tracker.streams
         for stream in streams[table["state"][streams] & stream_order.IN_ASSEMBLER != 0].tolist():
             self._reassembler.end_stream(table, stream)
-        return streams
 
     def _undecided_peers(self) -> NDArray[np.int32]:
         """Return streams of undecided connections with kept bytes whose peer continues here.

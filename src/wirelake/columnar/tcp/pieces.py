@@ -302,9 +302,9 @@ class Carry:
         """Copy rows into the bytes and pieces of a window."""
         _copy_rows(self, rows, to, to_piece, target, pieces)
 
-    def since_ns(self, row: int, default: int) -> int:
-        """Return when the first bytes of a row came; `default` for row -1."""
-        return default if row < 0 else int(self.pieces.columns[PIECE_TS, self.first[row]])
+    def since_ns(self, row: int) -> int:
+        """Return when the first bytes of a row came."""
+        return int(self.pieces.columns[PIECE_TS, self.first[row]])
 
     def files(self) -> set[int]:
         """Return the columns of the files that it refers to."""

@@ -153,6 +153,8 @@ class Reassembler:
         """End a stream: waiting segments are delivered, with gaps."""
         assembler = self._assemblers[number]
         record = StreamRecord(table, number)
+        # The kernel has counted payload after a RST of the other direction.
+        assembler.counters = record.counters()
         self._collect(record, number, assembler, assembler.end())
         assembler.hand_over(record)
         self._active.discard(number)

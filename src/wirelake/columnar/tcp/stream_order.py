@@ -151,6 +151,14 @@ def follow_streams(
         found.packets += 1
         found.last_ns = packet_i64[TS, i]
         found.payload += payload
+        # After a RST of either direction all payload is ignored. Until the end of the window in
+        # which it came, `ending` of the other direction says so: it is not ended before that.
+        if found.ending == RESET or found.state & WAS_RESET:
+            found.new += payload
+            found.ignored += payload
+            continue
+        if header_u8[FLAGS, i] & RST:
+            table[U(number ^ 1)].ending = RESET
         # From the first segment out of order on, the rest of the window goes to the assembler: it
         # alone knows the position after it.
         if found.state & OUT_OF_ORDER:

@@ -183,7 +183,7 @@ def _in_order(
         yield from ((each, 0) for each in scene.messages)
         return
     every: list[tuple[int, int, ReadMessage | FaultRead]] = [
-        *((int(times[each.fault.item]), 0, each) for each in scene.faults),
+        *((int(times[each.fault.revealed_by]), 0, each) for each in scene.faults),
         *((int(times[each.item]), 1, each) for each in scene.messages),
     ]
     for ts_ns, _, each in sorted(every, key=lambda entry: entry[:2]):
@@ -198,7 +198,7 @@ def _hidden(
         if each.connection != request.connection or each.direction == request.direction:
             continue
         assert times is not None
-        ts_ns = times[each.fault.item]
+        ts_ns = times[each.fault.revealed_by]
         known = call.ended is None or ts_ns <= times[call.ended]
         if each.fault.code not in HARMLESS and known and ts_ns >= times[request.item]:
             return each.fault.code
@@ -303,7 +303,7 @@ def _uncertain_until(scene: SceneRead, times: npt.NDArray[np.int64] | None) -> i
     codes = (
         each for each in scene.faults if each.direction == C2S and each.fault.code not in HARMLESS
     )
-    return max((int(times[each.fault.item]) for each in codes), default=-1)
+    return max((int(times[each.fault.revealed_by]) for each in codes), default=-1)
 
 
 def _delivery_row(

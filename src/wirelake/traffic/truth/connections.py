@@ -65,7 +65,9 @@ def connections(
         own = [each for each in scene.messages if each.connection == place and not each.tunnel]
         faults = [each.fault for each in scene.faults if each.connection == place]
         span = spans[place]
-        last = max(span.opened, *(each.item for each in own), *(each.item for each in faults))
+        last = max(
+            span.opened, *(each.item for each in own), *(each.revealed_by for each in faults)
+        )
         if span.closed is not None:
             last = span.closed
         row: Row = {

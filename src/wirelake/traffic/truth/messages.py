@@ -92,7 +92,9 @@ class StreamFault:
     present: list[tuple[int, int]]
     missing: int
     item: int
-    """The packet with its first byte, or the one that reveals a gap."""
+    """The packet with its first byte, or the first one behind a gap."""
+    revealed_by: int
+    """The packet that has its time: with it the fault is known."""
     at: int
     """Position in the stream whose file offset is reported."""
     field: str | None = None
@@ -167,7 +169,9 @@ def _fault(
     code: str, start: int, stop: int, captured: CapturedStream, field: str | None, detail: str
 ) -> StreamFault:
     item = int(captured.owners[start])
-    return StreamFault(code, start, [(start, stop)], 0, item, start, field, detail)
+    # A corrupted frame is in one packet; nothing reveals that a stream ends inside a frame.
+    shown = item if code == "truncated_stream" else int(captured.completed[start])
+    return StreamFault(code, start, [(start, stop)], 0, item, shown, start, field, detail)
 
 
 def _gap(start: int, gap: tuple[int, int], after: int, captured: CapturedStream) -> StreamFault:
@@ -175,7 +179,8 @@ def _gap(start: int, gap: tuple[int, int], after: int, captured: CapturedStream)
     at = start if start < gap[0] else gap[1]
     detail = f"{missing} bytes were not captured"
     present = [(start, gap[0]), (gap[1], after)]
-    return StreamFault("gap", start, present, missing, int(captured.owners[at]), at, None, detail)
+    item, behind = (int(captured.owners[position]) for position in (at, gap[1]))
+    return StreamFault("gap", start, present, missing, item, behind, at, None, detail)
 
 
 # -- a scene -----------------------------------------------------------------------------------
