@@ -64,6 +64,8 @@ class Capture(msgspec.Struct, frozen=True, kw_only=True):
     """What the sequence number comes from."""
     number: int | None = None
     """Number in the name of a file that is ordered by time; see `Place`."""
+    begin_ns: int | None = None
+    """Time of its first packet; None without packets."""
 
     @property
     def is_recording(self) -> bool:
@@ -165,6 +167,7 @@ class Watch:
             mtime_ns=status.st_mtime_ns,
             ordered_by=place.ordered_by,
             number=place.number,
+            begin_ns=self._contents[key].begin_ns,
         )
 
 
@@ -392,11 +395,16 @@ def _limit(
 
 
 def _oldest_first(captures: Iterable[Capture]) -> list[Capture]:
-    """Sort by time, but never before a predecessor of the same source."""
+    """Sort by capture time, but never before a predecessor of the same source.
+
+    Modification times say nothing about captures that were copied. Sources get on together, so that
+    little waits for one of them.
+    """
     newest: dict[str, int] = {}
     keyed = []
     for each in captures:
-        newest[each.source] = max(newest.get(each.source, 0), each.mtime_ns)
+        begin_ns = each.mtime_ns if each.begin_ns is None else each.begin_ns
+        newest[each.source] = max(newest.get(each.source, 0), begin_ns)
         keyed.append((newest[each.source], each.source, each.sequence, each))
     return [each for *_, each in sorted(keyed, key=lambda entry: entry[:3])]
 

@@ -221,8 +221,7 @@ def in_order(folder: str | os.PathLike[str], also: Collection[str] = ()) -> list
 
 def contents(path: str, mtime_ns: int) -> Contents:
     """Read the beginning of a capture."""
-    recorded = _recorded(path)
-    return Contents(recorded, None if recorded is not None else _begin_ns(path, mtime_ns))
+    return Contents(_recorded(path), _begin_ns(path, mtime_ns))
 
 
 def _recorded(path: str) -> Place | None:

@@ -86,8 +86,11 @@ class Engine:
         self._window_bytes = window_bytes
         self._on_step = on_step or (lambda _: None)
 
-    def advance(self, inputs: Sequence[Input]) -> Record | None:
+    def advance(self, inputs: Sequence[Input], unread_ns: int | None = None) -> Record | None:
         """Read captures in order and commit the result; None without captures.
+
+        `unread_ns` is the time of the first packet in captures that are listed but not read in this
+        step: up to that time nothing is settled.
 
         Captures with a fault are not read, only reported. A capture that turns out to be missing or
         unreadable gets a fault, and the step is repeated without it. Raises LakeError if nothing
@@ -98,7 +101,7 @@ class Engine:
             try:
                 # Nothing of a failed step is committed, so it is simply repeated. Each round marks
                 # one more file, so the loop ends.
-                return self._step(wanted)
+                return self._step(wanted, unread_ns)
             except _UnreadableError as found:
                 wanted = [_with_fault(each, found) for each in wanted]
             except OSError as error:
@@ -110,7 +113,7 @@ class Engine:
 
     # -- one step ------------------------------------------------------------------------------
 
-    def _step(self, inputs: Sequence[Input]) -> Record:
+    def _step(self, inputs: Sequence[Input], unread_ns: int | None) -> Record:
         began = time.monotonic()
         good = [each for each in inputs if each.fault is None]
         with self._writer.begin() as transaction:
@@ -123,10 +126,10 @@ class Engine:
             self._refuse(step, [each for each in inputs if each.fault is not None])
             if "tunnels" in self._settings.tables or "calls" in self._settings.tables:
                 self._on_step("tunnels")
-                self._tunnels(step, mtimes)
+                self._tunnels(step, mtimes, unread_ns)
             self._on_step("join")
             # Capture time, not the clock: a run over old captures gives the same rows at any date.
-            now_ns = complete_ns(_reached(step, mtimes)) - self._lateness_ns
+            now_ns = complete_ns(_reached(step, mtimes), unread_ns) - self._lateness_ns
             merge(self._spark, step, self._settings, now_ns)
             # Final connections are in `connections` now, with their predecessor. Provisional ones
             # stay, because another source may still change that predecessor.
@@ -218,7 +221,7 @@ class Engine:
             out.write(pa.RecordBatch.from_pylist(rows, columns))
         step.add([added_file("faults", path)])
 
-    def _tunnels(self, step: Step, mtimes: _Mtimes) -> None:
+    def _tunnels(self, step: Step, mtimes: _Mtimes, unread_ns: int | None) -> None:
         # A lake without relay traffic does not pay for four tasks in each step.
         if not step.touched(EVENTS):
             return
@@ -226,7 +229,7 @@ class Engine:
         waited = step.kept(EVENTS, provisional=False)
         final = sorted(step.new(EVENTS, provisional=False), key=_place)
         provisional = sorted(step.files(EVENTS, provisional=True), key=_place)
-        watermark = expected_ns(_reached(step, mtimes), self._lateness_ns)
+        watermark = expected_ns(_reached(step, mtimes), self._lateness_ns, unread_ns)
         tasks = [
             TunnelTask(
                 share=share,

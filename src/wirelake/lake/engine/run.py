@@ -195,7 +195,10 @@ class Run:
     def _advance(self, admission: Admission) -> bool:
         """Advance the engine. Returns whether there was anything to do."""
         self.outcome.waiting, self.outcome.open = admission.waiting, self._watch.open
-        record = self._engine.advance([*admission.admitted, *admission.refused])
+        begins = [each.begin_ns for each, _ in admission.waiting if each.begin_ns is not None]
+        record = self._engine.advance(
+            [*admission.admitted, *admission.refused], unread_ns=min(begins, default=None)
+        )
         if record is None:
             return False
         self.outcome.add(record)

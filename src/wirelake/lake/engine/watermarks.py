@@ -58,12 +58,17 @@ def watermark_ns(times: Iterable[int], mtime_ns: int) -> int | None:
     return good[(len(good) - 1) // 2] if good else None
 
 
-def complete_ns(sources: Mapping[str, Reached]) -> int:
-    """Return the lowest watermark of all sources that have not ended; 0 without any."""
-    return min((each.ts_ns for each in _active(sources.values())), default=0)
+def complete_ns(sources: Mapping[str, Reached], unread_ns: int | None = None) -> int:
+    """Return the lowest watermark of all sources that have not ended; 0 without any.
+
+    It is at most `unread_ns`, the first time of the captures that are there and not read yet.
+    """
+    return _up_to(unread_ns, min((each.ts_ns for each in _active(sources.values())), default=0))
 
 
-def expected_ns(sources: Mapping[str, Reached], lateness_ns: int) -> int:
+def expected_ns(
+    sources: Mapping[str, Reached], lateness_ns: int, unread_ns: int | None = None
+) -> int:
     """Return the same without sources whose next file is overdue.
 
     It is overdue when it takes `lateness_ns` longer than the longest interval between two files of
@@ -75,7 +80,11 @@ def expected_ns(sources: Mapping[str, Reached], lateness_ns: int) -> int:
         for each in _active(sources.values())
         if newest <= _next_ns(each.mtimes_ns, newest) + lateness_ns
     ]
-    return min((each.ts_ns for each in due), default=0)
+    return _up_to(unread_ns, min((each.ts_ns for each in due), default=0))
+
+
+def _up_to(unread_ns: int | None, reached_ns: int) -> int:
+    return reached_ns if unread_ns is None else min(reached_ns, unread_ns)
 
 
 def _active(sources: Iterable[Reached]) -> list[Reached]:

@@ -5,13 +5,15 @@ sampled clients and tunnels are compared with the lake.
 
 A lake may have two rows for one delivery: it forgets a notification that is settled (`QUIET_NS` and
 `DAY_NS` of `lake.engine.settings`), and later events make a second row. So counts and times are
-compared after merging the rows of a key, and the other columns only of keys with one row. For the
+compared after merging the rows of a key, and the other columns only of keys with one row. Two rows
+with less time between them are a difference: the first was settled too early. For the
 same reason a fault does not turn `unacked` into `unknown` after `DAY_NS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import msgspec
@@ -29,7 +31,7 @@ from wirelake.records import (
 from wirelake.records.engine import feed_event
 from wirelake.records.rows import Event, Fact, in_order
 
-from ..engine.settings import DAY_NS, Settings
+from ..engine.settings import DAY_NS, QUIET_NS, Settings
 from .replay import Selection, unexpired
 from .rows import Difference, LakeRows, Report, Row, differences, normalized
 
@@ -124,6 +126,7 @@ class _Merge:
         ]
         self._report.clients = len({row["client"] for row in expected.values()} - {None})
         self._compared("deliveries", rows, expected_rows)
+        self._report.add([each for rows_ in actual.values() for each in _settled_early(rows_)])
 
     def _is_sampled(self, row: Row) -> bool:
         if row["client"] is not None:
@@ -217,6 +220,23 @@ def _unnamed_client(row: Row) -> int | None:
 
 def _delivery_key(row: Row) -> _Key:
     return row["protocol"], row["client"], _unnamed_client(row), row["notification"]
+
+
+def _settled_early(rows: Sequence[Row]) -> Iterator[Difference]:
+    """Yield rows of one key that the lake has split although their events are close together."""
+    spans = sorted(((*_span(row), row) for row in rows), key=lambda span: span[:2])
+    for (_, end, one), (begin, _, other) in pairwise(spans):
+        if begin - end < (DAY_NS if one["acked_ns"] is None else QUIET_NS):
+            key = {name: other[name] for name in ("notification", "client")}
+            yield Difference("deliveries", key, "outcome", other["outcome"], "one row")
+
+
+def _span(row: Row) -> tuple[int, int]:
+    """Return the times of the first and the last known event of a delivery."""
+    names = ("first_sent_ns", "last_sent_ns", "acked_ns")
+    times = [row[name] for name in names if row[name] is not None]
+    times = times or [row["published_ns"] or 0]
+    return min(times), max(times)
 
 
 def _merged(rows: Sequence[Row]) -> Row:
