@@ -123,7 +123,7 @@ def test_what_yields_first() -> None:
     hidden = {width: _written(table, width, importance)[1].hidden for width in (200, 110, 95, 80)}
     assert hidden[200] == []
     assert hidden[110] == ["size_bytes"]
-    assert hidden[95] == ["connection"]
+    assert hidden[95] == ["connection", "size_bytes"]
     assert hidden[80] == ["connection", "name", "size_bytes"]
     assert "room/xxx" in _written(table, 80, importance)[0][1]
     # Columns that were asked for yield from the last to the first.

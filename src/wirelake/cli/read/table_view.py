@@ -196,11 +196,16 @@ def _fitting(
         return widths
     widest = {name: min(each, _MAX_CELL_WIDTH, width) for name, each in widths.items()}
     least: dict[str, int] = {}
-    # A column that is too wide does not keep out less important ones behind it.
+    # A column that is too wide does not keep out less important ones behind it. But those may not
+    # narrow the columns before them: they get only what nothing else could use.
+    skipped = False
     for name in importance:
         narrow = min(widest[name], _MIN_ELASTIC_WIDTH) if name in _ELASTIC else widest[name]
-        if not least or _total(least) + 2 + narrow <= width:
+        used = _total({each: (widest if skipped else least)[each] for each in least})
+        if not least or used + 2 + narrow <= width:
             least[name] = narrow
+        else:
+            skipped = True
     for name, narrow in least.items():
         least[name] = min(widest[name], narrow + width - _total(least))
     return {name: least[name] for name in columns if name in least}
