@@ -23,8 +23,7 @@ from wirelake.capture.decode.events import EVENT_TABLES, engine_event
 from wirelake.capture.decode.reference import read_tables
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records import CallsEngine, ConnectionsEngine
-from wirelake.records.engine import Engine, feed_event
-from wirelake.records.protocol_rules import rules_of
+from wirelake.records.engine import Clients, Engine, EngineLimits, feed_event
 from wirelake.records.rollups import MINUTE_NS
 from wirelake.records.rows import Event, MessageRow, Opened, in_order
 from wirelake.records.tunnels import fnv1a_63, tunnel_connection, tunnel_of
@@ -37,6 +36,7 @@ __all__ = [
     "ReplayTask",
     "Replayed",
     "Selection",
+    "crossing",
     "reading",
     "replay",
     "select",
@@ -261,7 +261,7 @@ def _read(task: ReplayTask, found: Replayed) -> dict[str, list[Row]]:
     for name, engine in _ENGINES.items():
         if name in task.settings.tables:
             expected[name] = list(_engine_rows(engine(), ordered, found.connections))
-    found.events = list(_crossing(ordered, first=task.shard == 0))
+    found.events = list(crossing(ordered, first=task.shard == 0))
     return expected
 
 
@@ -277,22 +277,25 @@ def _engine_rows(
         yield msgspec.structs.asdict(row)
 
 
-def _crossing(events: Sequence[Event], *, first: bool) -> Iterator[Event]:
+def crossing(events: Sequence[Event], *, first: bool) -> Iterator[Event]:
     """Yield what engines need to know of other connections: a fraction of all messages.
 
     The first message of a connection is among it: a fact about a client counts only once the
     protocol is known. Facts are the same in all shards of a source; the first one has them.
     """
     seen: set[int] = set()
+    clients = Clients(EngineLimits().connections)
     for event in events:
         if isinstance(event, MessageRow):
-            known, fresh = len(seen), event.tunnel_link is None
-            if fresh:
+            known, signs_on = len(seen), clients.concerns(event)
+            if event.tunnel_link is None:
                 seen.add(event.connection)
+                # Only the call before it shows that a response answers a sign-on.
+                if signs_on:
+                    clients.feed(event)
             if (
                 event.ids
-                or event.client is not None
-                or event.name in rules_of(event.protocol).confirmations
+                or signs_on
                 or event.tunnel_link is not None
                 or len(seen) > known
                 or tunnel_of(event.target) is not None
