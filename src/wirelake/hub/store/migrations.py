@@ -199,7 +199,7 @@ def _check(db: sqlite3.Connection, path: Path, check_s: float) -> None:
             if found != "ok":
                 raise _damaged(path, found)
     except sqlite3.Error as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+        if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_INTERRUPT:
             raise _damaged(path, str(error)) from error
         _log_unfinished(path, check_s)
     finally:
