@@ -78,10 +78,17 @@ def test_connections_of_a_client_are_one_row() -> None:
 
 
 def test_a_lake_may_have_two_rows_of_a_delivery() -> None:
-    later = ACKED | {"outcome": "orphan"}
-    assert compared(EVENTS, Tables(deliveries=[SENT, later])) == []
-    found = compared(EVENTS, Tables(deliveries=[SENT, later | {"acks": 2}]))
+    after_ns = 5 + DAY
+    events = [*EVENTS[:3], acked(after_ns, 3)]
+    later = ACKED | {"outcome": "orphan", "acked_ns": after_ns}
+    assert compared(events, Tables(deliveries=[SENT, later])) == []
+    found = compared(events, Tables(deliveries=[SENT, later | {"acks": 2}]))
     assert [(each.column, each.lake, each.expected) for each in found] == [("acks", 2, 1)]
+
+
+def test_two_rows_of_a_delivery_close_together_were_settled_too_early() -> None:
+    (found,) = compared(EVENTS, Tables(deliveries=[SENT, ACKED | {"outcome": "orphan"}]))
+    assert (found.column, found.lake, found.expected) == ("outcome", "orphan", "one row")
 
 
 def test_a_fault_of_another_day_changes_nothing() -> None:
