@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture.format.writer import PcapWriter
+from wirelake.cli.options import captures
 from wirelake.tables.inputs import Capture, admit, discover
 from wirelake.tables.names import Names, first_ns, in_order
 from wirelake.tables.paths import LakeError
@@ -216,3 +217,13 @@ def test_a_pattern_gives_names_a_meaning(tmp_path: Path) -> None:
 def test_an_invalid_pattern_is_refused(pattern: str, said: str) -> None:
     with pytest.raises(LakeError, match=said):
         Names(pattern)
+
+
+def test_commands_read_a_folder_in_the_same_order(tmp_path: Path) -> None:
+    for at, name in enumerate(("eth0.pcap", "eth0.pcap1", "eth0.pcap2", "eth0.pcap10")):
+        packets(tmp_path / name, at * 60)
+    packets(tmp_path / "notes.txt", 0)
+    found = captures([str(tmp_path)])
+    assert [Path(each).name for each in found] == [
+        "eth0.pcap", "eth0.pcap1", "eth0.pcap2", "eth0.pcap10",
+    ]  # fmt: skip
