@@ -35,7 +35,7 @@ def test_every_commit_is_complete(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_lossy_traffic(tmp_path: Path, seed: int) -> None:
-    assert lossy_here(tmp_path, seed) == []
+    assert lossy_here(tmp_path, seed, quick=seed > 1) == []
 
 
 @pytest.mark.soak
