@@ -121,8 +121,10 @@ def test_bad_usage(run: Run, lake: Path, arguments: list[str], said: str) -> Non
 
 def test_without_plotly(run: Run, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
-    found = run("lake", "report", str(lake), "--html", "-")
+    page = lake.parent / "report.html"
+    found = run("lake", "report", str(lake), "--html", str(page))
     assert (found.code, found.out) == (2, "")
+    assert not page.exists()
     assert (
         found.err
         == "wirelake: missing optional dependency plotly: pip install 'wirelake[report]'\n"

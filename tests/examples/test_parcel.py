@@ -309,6 +309,8 @@ def test_what_its_frames_cannot_hold_is_refused(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("parcel_courier.BINDING", limited)
     try:
         assert asyncio.run(go(["esnp"])) == []
+        with pytest.raises(ConfigError, match="a parcel frame holds at most 100 bytes"):
+            asyncio.run(go(["esnp"], parcel={"port": 0}, limits={"content_bytes": 101}))
         assert asyncio.run(go(["esnp"], parcel={"port": 0})) == [
             "topics do not fit the frames of every protocol",
             "content is 101 bytes; maximum 100",

@@ -344,9 +344,13 @@ class Config(Table, frozen=True, kw_only=True):
                 listener.check(name)
             except ValueError as error:
                 raise ConfigError(str(error)) from error
-            # Here and not in the listener, so that it holds for a reload, too.
+            # Here and not in the listener, so that it holds for a reload, too. The default is
+            # lowered where frames are smaller (`ActiveLimits`): a protocol of another package must
+            # not need a change of the limits. A value that somebody chose has to hold.
             most = registry.binding(name).max_content_bytes
-            if listener.enabled and most is not None and self.limits.content_bytes > most:
+            chosen = self.limits.content_bytes != Limits().content_bytes
+            too_large = most is not None and self.limits.content_bytes > most
+            if listener.enabled and chosen and too_large:
                 raise ConfigError(
                     f"limits.content_bytes: a {name} frame holds at most {most} bytes"
                 )
