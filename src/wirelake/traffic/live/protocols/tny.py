@@ -265,7 +265,8 @@ class _Players(CallingPopulation):
     callers = (9, 1)
     members = (4, 1)
     malformed = (
-        MalformedFrame("bad_magic", b"what?"),
+        # As long as a head: a shorter one is an unfinished frame to a reader.
+        MalformedFrame("bad_magic", b"what is it?"),
         MalformedFrame("too_large", b"tny.\x00" + struct.pack("<i", 1 << 24)),
     )
 
