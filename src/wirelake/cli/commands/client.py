@@ -67,12 +67,14 @@ DATA = click.option(
     metavar="DIR",
     help="Data directory of the hub.",
 )
+"""The data directory."""
 CONFIG = click.option(
     "--config",
     "config_file",
     metavar="FILE",
     help="Configuration of the hub, if it sets store.path.",
 )
+"""The configuration file."""
 EXPIRES = click.option(
     "--expires",
     "lifetime_s",
@@ -81,6 +83,7 @@ EXPIRES = click.option(
     metavar="TIME",
     help="Time until the new token expires, such as 90d.  [default: never]",
 )
+"""The lifetime of a new token."""
 OVERLAP = click.option(
     "--overlap",
     "overlap_s",
@@ -89,6 +92,7 @@ OVERLAP = click.option(
     metavar="TIME",
     help="Time for which the old token stays valid, such as 1d.  [default: none]",
 )
+"""How long a replaced token stays valid."""
 
 
 def database(data: str, config_file: str | None, *, new: bool = False) -> Path:
