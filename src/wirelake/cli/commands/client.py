@@ -15,10 +15,6 @@ from ..options import CONTEXT, Group, duration
 from ..output.text import json_line, time_text
 
 __all__ = [
-    "CONFIG",
-    "DATA",
-    "EXPIRES",
-    "OVERLAP",
     "AccountGroup",
     "command",
     "database",
