@@ -64,8 +64,9 @@ def test_while_connections_wait(
     _agree(cut(events, cuts, waiting), shares)
 
 
-# Derandomized until the eviction of connections whose events go back in time is the same in both:
-# drawn at random, about one run in some finds such a scene.
+# Derandomized, which makes this weaker: a random run found a scene in which engine and fold give
+# different rows of `connections`, cause unknown (_chosen(kinds, [(0, 4, 999), (1, 4, 481)]), no
+# cuts). Remove this when that is closed.
 @settings(derandomize=True)
 @given(events=drawn_events(APART), cuts=CUTS)
 def test_with_little_room(events: list[Event], cuts: list[int]) -> None:
