@@ -35,6 +35,8 @@ SOAK_HUB_KILLS ?= 100
 SOAK_SILENT ?= 10000
 SOAK_CONNECTS ?= 100000
 SOAK_INTERRUPTS ?= 10
+SOAK_LIVE_SECONDS ?= 1800
+SOAK_LIVE_RATE ?= 20000
 PYTEST_WORKERS ?= 2
 PYTEST_ARGS ?=
 
@@ -62,7 +64,7 @@ PYTHON_CHECKS = has python3 || want python3; \
 	"$(or $(PYTHON),python3)" -c 'import ensurepip, venv' 2>/dev/null || want "$(notdir $(or $(PYTHON),python3))-venv";
 NODE_CHECKS = has node || want nodejs; has npm || want npm; \
 	[ -e /etc/ssl/certs/ca-certificates.crt ] || want ca-certificates;
-TSHARK_CHECKS = has tshark || want tshark; has tcpdump || want tcpdump;
+TSHARK_CHECKS = has tshark || want tshark; has tcpdump || want tcpdump; has zstd || want zstd;
 # The C that kernels are compared with.
 GCC_CHECKS = has gcc || { want gcc; want libc6-dev; };
 # The servers that the hub is measured beside, and what the load generator is built with.
@@ -149,6 +151,7 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --lossy $(SOAK_LOSSY) --kills $(SOAK_KILLS) --json soak/lake.json
 	$(BIN)/python -m tests.hub_kills.hub_soak --kills $(SOAK_HUB_KILLS) --silent $(SOAK_SILENT) --connects $(SOAK_CONNECTS) --json soak/hub.json
 	$(BIN)/python -m tests.demo.interrupts --times $(SOAK_INTERRUPTS) --json soak/demo.json
+	$(BIN)/python -m tests.live.live_soak --seconds $(SOAK_LIVE_SECONDS) --rate $(SOAK_LIVE_RATE) --json soak/live.json
 	$(BIN)/python -m tests.release.wheel_demo
 
 .PHONY: bench

@@ -3,7 +3,9 @@
     dpkt        capture to batches of messages, beside dpkt with a simple reassembly and our scalar
                 codec; the rows of both are compared first
     parquet     capture to Parquet, beside pyarrow writing the finished tables, by protocol
+    answers     sql and report of a capture, beside DuckDB over the finished Parquet
     tshark      the usual tool with our dissector on 20 MB, only reported
+    live        a pipe to `read - --json`, beside `tshark -l` with our dissector, on 20 MB
     recorder    frames that `Recorder.record` takes, one and sixteen in a call
     simulate    making captures with their truth
     sizes       0.2, 0.6 and 2 GB: throughput and anonymous memory, each in a process of its own

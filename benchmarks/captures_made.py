@@ -4,7 +4,7 @@
     many_connections    connections of ten packets each, a thousand of them open at a time
     one_connection      a single connection, with a frame in each packet
 
-The last two are made from a few moulds by numpy, because there are tens of millions of packets.
+The last two are made from a few templates by numpy, because there are tens of millions of packets.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def prefix(capture: Path, size: int, path: Path) -> Path:
     return path
 
 
-# -- moulds ----------------------------------------------------------------------------------
+# -- templates ----------------------------------------------------------------------------------
 
 
 def _packet(way: int, flags: int, payload: bytes) -> Bytes:
@@ -114,7 +114,7 @@ def _packet(way: int, flags: int, payload: bytes) -> Bytes:
     return np.frombuffer(record + ethernet + ip + tcp + payload, np.uint8)
 
 
-class _Mould(NamedTuple):
+class _Template(NamedTuple):
     """Copies of one packet, and who sent it."""
 
     way: int
@@ -142,8 +142,8 @@ class _Mould(NamedTuple):
         self.copies[:, at : at + width] = values.view(np.uint8).reshape(-1, width)
 
 
-def _mould(way: int, flags: int, payload: bytes, copies: int) -> _Mould:
-    return _Mould(way, np.tile(_packet(way, flags, payload), (copies, 1)))
+def _template(way: int, flags: int, payload: bytes, copies: int) -> _Template:
+    return _Template(way, np.tile(_packet(way, flags, payload), (copies, 1)))
 
 
 # -- many connections ------------------------------------------------------------------------
@@ -185,12 +185,12 @@ def _round(first: int, count: int) -> Iterator[Bytes]:
     begun = numbers * 2_654_435_761  # somewhere, and not the same for all
     sent = [0, 0]
     for turn, (way, flags, payload) in enumerate(_conversation()):
-        mould = _mould(way, flags, payload, count)
-        mould.clients(numbers)
-        mould.stamp((first * PACKETS + turn * TOGETHER + np.arange(count)) * PACKET_US)
-        mould.sequence(begun + sent[way], begun + sent[1 - way])
+        template = _template(way, flags, payload, count)
+        template.clients(numbers)
+        template.stamp((first * PACKETS + turn * TOGETHER + np.arange(count)) * PACKET_US)
+        template.sequence(begun + sent[way], begun + sent[1 - way])
         sent[way] += len(payload) + (1 if flags & (_SYN | _FIN) else 0)
-        yield mould.copies
+        yield template.copies
 
 
 # -- one connection --------------------------------------------------------------------------

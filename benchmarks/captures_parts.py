@@ -13,7 +13,9 @@ from typing import Any
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.traffic import simulate
 
+from .captures_answers import answers
 from .captures_dpkt import read_with_dpkt
+from .captures_live import live_runs
 from .captures_made import many_connections, one_connection, prefix, simulated
 from .captures_parquet import (
     finished_tables,
@@ -140,6 +142,33 @@ def tshark(plan: Plan) -> Findings:
     return found
 
 
+def questions(plan: Plan) -> Findings:
+    """SQL and reports from a capture, beside DuckDB over finished tables."""
+    found = Findings("sql and report of a capture, beside DuckDB over the finished Parquet")
+    capture = simulated(plan.folder / "answers", plan.size(200))
+    size = capture.stat().st_size / MB
+    found.add("capture", size, "MB")
+    for name, answer in answers(capture, plan.rounds).items():
+        found.add(f"{name}: from the capture", answer.capture_s, "s")
+        found.add(f"{name}: from the capture", size / answer.capture_s, "MB/s")
+        found.add(f"{name}: DuckDB, finished Parquet", answer.tables_s, "s")
+        found.add(f"{name}: capture / finished Parquet", answer.capture_s / answer.tables_s, "x")
+    return found
+
+
+def live(plan: Plan) -> Findings:
+    """A pipe to JSON lines, beside tshark with our dissector."""
+    found = Findings("live: a pipe to lines, beside tshark -l")
+    runs = live_runs(simulated(plan.folder / "live", plan.size(20)), plan.folder)
+    for name, run in runs.items():
+        found.add(f"{name}: capture", run.mb_per_s, "MB/s")
+        found.add(f"{name}: lines", run.lines, "lines")
+    if "tshark" in runs:
+        ratio = runs["wirelake"].mb_per_s / runs["tshark"].mb_per_s
+        found.rules += at_least("live decoding, as times of tshark -l", ratio, 1.0)
+    return found
+
+
 def recorder(plan: Plan) -> Findings:
     """Frames that the recorder takes."""
     found = Findings("recorder: frames of 150 bytes")
@@ -231,7 +260,9 @@ def _packets(capture: Path) -> int:
 PARTS: dict[str, Callable[[Plan], Findings]] = {
     "dpkt": dpkt,
     "parquet": parquet,
+    "answers": questions,
     "tshark": tshark,
+    "live": live,
     "recorder": recorder,
     "simulate": simulation,
     "sizes": sizes,

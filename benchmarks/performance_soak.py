@@ -81,6 +81,8 @@ def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
     if isinstance(record.get("kills"), int):
         yield _Count(name, "kills of a lake's run", "SOAK_KILLS", record["kills"], problems)
         yield _Count(name, "splits of its input", "SOAK_CUTS", record.get("cuts", 0), problems)
+        lossy = record.get("lossy", 0)
+        yield _Count(name, "lossy captures, read in all ways", "SOAK_LOSSY", lossy, problems)
     parts = (
         ("kills", "kills", "kills of a hub", "SOAK_HUB_KILLS"),
         ("sweep", "kills", "kills of a hub that deletes under load", ""),

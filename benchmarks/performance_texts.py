@@ -99,6 +99,8 @@ PARTS: Final = {
     "messages.",
     "stream": "*Lag* is the time from the arrival of a file until a reader sees its commit.",
     "latency": "Each server is measured at half of its own maximum rate.",
+    "answers": "Tables that a question needs are made, queried and removed; the answers of both "
+    "are compared first. What `--keep` keeps is queried like the finished Parquet.",
     "durable": "Confirmed means on disk, after a commit with `synchronous = full`.",
     "shapes": "Whether uneven traffic is slower than even traffic of the same size.",
 }

@@ -36,7 +36,7 @@ _CACHE = Path(__file__).parents[1] / ".cache" / "wirelake"
 files are named by a hash of what they are made from, so they serve the next run as well."""
 _SLOW = (
     *("lake", "demo", "docs", "release", "benchmarks", "examples", "hub_kills", "adversity"),
-    *("browser", "interop", "deploy", "traffic_live", "machines", "fuzz", "hub_raw"),
+    *("browser", "interop", "deploy", "traffic_live", "live", "machines", "fuzz", "hub_raw"),
 )
 """Folders with Spark, browsers, tshark, pages or many processes. They go first, so that no process
 is left alone with one of their files."""
@@ -47,6 +47,9 @@ collect_ignore = list(_SLOW) if _PROFILE == "check" else []
 def pytest_configure() -> None:
     """Use the cache of the checkout instead of the user's, and a Java that starts quickly."""
     os.environ["WIRELAKE_CACHE"] = str(_CACHE)
+    # Tests that use another cache share the kernels.
+    os.environ["NUMBA_CACHE_DIR"] = str(_CACHE / "kernels")
+    os.environ.setdefault("WIRELAKE_KERNELS", "compiled")
     for name in ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS"):
         os.environ.setdefault(name, _LIGHT_JAVA)
 

@@ -44,6 +44,7 @@ class Proxy:
         self._target = target
         self._random = random.Random(seed)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._taken_writers: list[asyncio.StreamWriter] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -62,15 +63,19 @@ class Proxy:
 
     async def _end(self) -> None:
         self._server.close()
-        await asyncio.sleep(0)  # connections that were just taken get their task
-        while self._tasks:
+        # The loop's own tasks are connections that are just being accepted: each gets its task.
+        while under_way := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.wait(under_way)
+        # A task that was cancelled before its first step has closed nothing.
+        for writer in self._taken_writers:
+            await _reset(writer)
 
     # -- one connection ----------------------------------------------------------------------
 
     def _taken(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        self._taken_writers.append(back)
         task = self._loop.create_task(self._carry(near, back))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from tests.adversity.counted import Counted
@@ -15,7 +17,7 @@ from tests.hub_raw import raw_comet as comet
 from tests.hub_raw import raw_esnp as esnp
 from tests.hub_raw import raw_magline as magline
 from tests.hub_raw import raw_tny as tny
-from tests.hub_raw.hub_process import HubProcess, wait_until
+from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
 from tests.hub_raw.line import Line
 from tests.hub_raw.raw_comet import CometError, RawComet
 from tests.hub_raw.raw_esnp import RawEsnp
@@ -225,3 +227,23 @@ def test_guessing_tokens_is_slowed_and_counted(
     honest.auth(name, token)  # from the same address: late, but let in
     honest.heartbeat()
     honest.close()
+
+
+def test_probes_do_not_wait_behind_idle_connections_without_descriptors(tmp_path: Path) -> None:
+    """The limit of HTTP connections is larger than the number of descriptors."""
+    few = 100
+    with running_hub(tmp_path) as hub:
+        _, hard = resource.prlimit(hub.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, (few, hard))
+        phones = [hub.dial("comet") for _ in range(few)]  # half of the descriptors are left
+        idle = [hub.dial("admin") for _ in range(2 * few)]
+        try:
+            for _ in range(3):
+                assert hub.http("GET", "/healthz").status == 200
+            found = hub.varz()
+            assert found["refused"]["descriptors"] > 0
+            assert found["drops"]["admin"]["admin_connections"] > few
+            assert found["accept_errors"] == {}
+        finally:
+            for line in (*phones, *idle):
+                line.close()

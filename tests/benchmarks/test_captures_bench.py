@@ -18,7 +18,9 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.captures import main
+from benchmarks.captures_answers import QUESTIONS, answers
 from benchmarks.captures_dpkt import read_with_dpkt
+from benchmarks.captures_live import live_runs
 from benchmarks.captures_made import PACKETS, many_connections, one_connection, prefix, simulated
 from benchmarks.captures_parquet import finished_tables, through, write_finished
 from benchmarks.captures_parts import PARTS, compare
@@ -60,6 +62,15 @@ def test_a_difference_is_noticed(capture: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("benchmarks.captures_parts.read_with_dpkt", one_less)
     with pytest.raises(RuntimeError, match="one of them alone"):
         compare(capture)
+
+
+def test_answers_are_compared_before_they_are_timed(
+    capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert set(answers(capture, 1)) == set(QUESTIONS)
+    monkeypatch.setitem(QUESTIONS, "report", (("calls",), lambda _: object()))
+    with pytest.raises(RuntimeError, match="report: the capture and the finished tables differ"):
+        answers(capture, 1)
 
 
 def test_a_prefix_ends_with_a_packet(capture: Path, tmp_path: Path) -> None:
@@ -158,6 +169,13 @@ def test_every_part_runs(
     assert main(["--json", str(out), "--only", name, *options]) == 0
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["results"][name]["figures"]
-    assert bool(written["results"][name]["rules"]) == (name != "tshark")
+    assert bool(written["results"][name]["rules"]) == (name not in ("answers", "tshark"))
     assert PARTS[name].__doc__
     assert capsys.readouterr().out.startswith(written["results"][name]["title"])
+
+
+def test_live_runs_print_what_is_in_the_pipe(capture: Path, tmp_path: Path) -> None:
+    found = live_runs(capture, tmp_path)
+    messages = sum(batch.num_rows for batch in read_batches([capture]))
+    assert found["wirelake"].lines == messages
+    assert found["tshark"].lines > 0

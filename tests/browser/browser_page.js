@@ -110,7 +110,7 @@
     const style = getComputedStyle(element);
     return {
       tag: element.tagName,
-      place: element.getAttribute("href") || element.getAttribute("aria-labelledby"),
+      place: element.getAttribute("href") || element.getAttribute("aria-labelledby") || element.textContent,
       style: style.outlineStyle,
       width: parseFloat(style.outlineWidth),
       contrast: this.contrast(this.colour(style.outlineColor).rgb, this.behind(element.parentElement)),

@@ -12,6 +12,7 @@ from tests.tables.simulated_lake import captures, lake
 from tools.chromium import chromium
 
 from wirelake.tables.query import open_lake
+from wirelake.tables.report.more import more
 from wirelake.tables.report.page import report_page
 from wirelake.tables.report.plots import Plot, plots
 from wirelake.tables.report.report import Report, make_report
@@ -28,7 +29,8 @@ WINDOWS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 @pytest.fixture(scope="module")
 def report(lake: Path) -> Report:
     with open_lake(lake) as db:
-        return make_report(db, lake="simulated", commit=1, top=10)
+        more = ("wirelake", "lake", "sql", str(lake))
+        return make_report(db, lake="simulated", commit=1, command=more, top=10)
 
 
 @pytest.fixture(scope="module")
@@ -126,10 +128,12 @@ def test_dark_is_dark(window: View) -> None:
 def test_the_keyboard_reaches_everything_and_shows_where_it_is(
     window: View, report: Report
 ) -> None:
-    names = [sheet.name for sheet in sheets(report)]
-    tables = [f"{sheet.name}-title" for sheet in sheets(report) if sheet.rows]
+    places = [f"#{sheet.name}" for sheet in sheets(report)]
+    for sheet in sheets(report):
+        places += [f"{sheet.name}-title", *sheet.headings] if sheet.rows else []
+        places.append("Copy")
     window.page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
-    for place in [*(f"#{name}" for name in names), *tables]:
+    for place in places:
         window.page.keyboard.press("Tab")
         found = window.ask("focused()")
         assert found["place"] == place
@@ -161,6 +165,69 @@ def test_a_link_leads_to_its_section(browser: Browser, page_file: Path) -> None:
         assert place is not None
         assert 0 <= place["y"] < 900
         assert found.said == []
+
+
+def test_tables_can_be_sorted(browser: Browser, page_file: Path, report: Report) -> None:
+    with view(browser, page_file) as found:
+        page = found.page
+        for sheet in sheets(report):
+            for at, heading in enumerate(sheet.headings):
+                keys = [row[at] for row in sheet.keys]
+                if not sheet.numbers[at] or len({*keys}) < 2:
+                    continue
+                cells = page.locator(f"#{sheet.name} tbody tr td:nth-child({at + 1})")
+                rows = zip(sheet.keys, sheet.rows, strict=True)
+                texts = {row[at]: text[at] for row, text in rows}
+                known = sorted((key for key in keys if key is not None), key=float)  # type: ignore[arg-type]
+                missing = [None] * keys.count(None)
+                head = page.locator(f"#{sheet.name} th").nth(at)
+                for order, wanted in (
+                    ("descending", [*known[::-1], *missing]),
+                    ("ascending", [*known, *missing]),
+                ):
+                    head.get_by_role("button", name=heading, exact=True).click()
+                    assert head.get_attribute("aria-sort") == order
+                    assert cells.all_inner_texts() == [texts[key] for key in wanted]
+                assert page.locator(f"#{sheet.name} th[aria-sort]").count() == 1
+        first = page.locator("#targets tbody td:first-child")
+        page.locator("#targets th button").first.click()
+        names = first.all_inner_texts()
+        page.locator("#targets th button").first.click()
+        assert first.all_inner_texts() == names[::-1] != names
+        assert found.said == []
+
+
+def test_commands_can_be_copied(browser: Browser, page_file: Path, report: Report) -> None:
+    with view(browser, page_file) as found:
+        for sheet in sheets(report):
+            place = found.page.locator(f"#{sheet.name} .more")
+            assert place.locator("code").inner_text() == more(report, sheet.name)
+        button = found.page.locator("#targets .copy")
+        button.click()
+        found.page.wait_for_function(
+            "document.querySelector('#targets .copy').textContent !== 'Copy'"
+        )
+        if button.inner_text() == "Ctrl-C":  # the browser forbids it: the text is selected
+            assert found.page.evaluate("getSelection().toString()") == more(report, "targets")
+        else:
+            found.page.context.grant_permissions(["clipboard-read"])
+            text = found.page.evaluate("navigator.clipboard.readText()")
+            assert text == more(report, "targets")
+
+
+def test_a_protocol_has_one_colour(browser: Browser, page_file: Path, report: Report) -> None:
+    with view(browser, page_file) as found:
+        dots = found.page.evaluate(
+            "[...document.querySelectorAll('.dot')].map((each) =>"
+            " [each.parentNode.textContent, getComputedStyle(each).backgroundColor])"
+        )
+        colours = {(name, colour) for name, colour in dots}
+        assert len(colours) == len({name for name, _ in colours}) == len(report.protocols)
+        bars = found.page.evaluate(
+            "[...document.querySelectorAll('#plot-traffic .legend .traces')].map((each) =>"
+            " [each.textContent, getComputedStyle(each.querySelector('path')).fill])"
+        )
+        assert {tuple(each) for each in bars} <= colours
 
 
 def test_hover_shows_the_figures(browser: Browser, page_file: Path, report: Report) -> None:

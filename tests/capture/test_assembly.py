@@ -224,6 +224,19 @@ def test_payload_beyond_a_fin_is_ignored() -> None:
     assert stream.counters.payload_bytes == 8
 
 
+def test_cut_off_bytes_beyond_a_fin_are_no_gap() -> None:
+    stream = begun()
+    stream.feed(100, b"ab", 0, 0, FIN)
+    assert stream.feed(200, b"xyz", 0, 0, missing=5) == []
+    assert stream.hole_ns is None
+    assert stream.end() == []
+    assert stream.counters == Counters(new_bytes=5, ignored_bytes=3)
+    stream = begun()
+    stream.feed(100, b"abcd", 0, 0, missing=5)
+    stream.feed(100, b"ab", 0, 0, FIN)
+    assert stream.end() == []
+
+
 def test_the_first_fin_counts() -> None:
     stream = begun()
     stream.feed(100, b"ab", 0, 0, FIN)

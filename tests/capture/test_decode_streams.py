@@ -207,6 +207,31 @@ def test_a_stream_that_ends_in_a_frame() -> None:
     assert said(read("magline", pieces, still_open=True)) == [("frame", 0, len(good))]
 
 
+@pytest.mark.parametrize("still_open", [False, True])
+@pytest.mark.parametrize("protocol", ["tny", "relay", "magline"])
+def test_bytes_that_contradict_the_magic_are_named_at_once(protocol: str, still_open: bool) -> None:
+    """However few there are, and with the error and the time that more of them would give."""
+    good = frames(protocol, "s2c")[0]
+    magic = magics(registry.find(protocol).model())[0]
+    for size in range(len(magic)):
+        wrong = magic[:size] + b"?"
+        ends = [wrong, wrong + bytes(5), wrong + bytes(60)]
+        cuts = [[(0, good), (len(good), end)] for end in ends]
+        cuts.append([(0, good), *((len(good) + at, wrong[at : at + 1]) for at in range(size + 1))])
+        found = [read(protocol, pieces, still_open=still_open)[1] for pieces in cuts]
+        shown = {(each.code, each.field, each.detail) for each in found if isinstance(each, Fault)}
+        assert len(shown) == 1, shown
+        assert all(isinstance(each, Fault) for each in found)
+        assert {each.present_bytes for each in found if isinstance(each, Fault)} == {
+            len(end) for end in ends
+        }
+        (code, _, _) = shown.pop()
+        assert code != "truncated_stream"
+    (fault,) = read(protocol, [(0, magic[:-1])], still_open=False)
+    assert isinstance(fault, Fault)
+    assert fault.code == "truncated_stream"
+
+
 def test_the_end_of_an_open_stream_excuses_only_the_unfinished_frame() -> None:
     good = frames("magline", "s2c")[0]
     found = read("magline", [(0, good + b"?" + good[:20])], still_open=True)
@@ -276,8 +301,10 @@ class Naive:
         return "good", stop, ""
 
     def is_partial(self, data: bytes, rest: list[Any]) -> bool:
-        """Whether the stream ends in a head, which is then not judged."""
-        return not rest and len(data) < head_size(self.protocol.model())
+        """Whether the stream ends in a head, which is then not judged; but its magic is."""
+        if rest or len(data) >= head_size(self.protocol.model()):
+            return False
+        return not self.magics or any(each.startswith(data[: len(each)]) for each in self.magics)
 
     def may_begin(self, data: bytes, at: int, begins: set[int], behind_gap: bool) -> bool:
         if self.magics:

@@ -110,3 +110,24 @@ def test_a_file_that_is_in_the_way_does_not_matter(tmp_path: Path) -> None:
     recorder.stop()
     names = [path.name for path in sealed_files(tmp_path)]
     assert names == ["edge-00000000.pcapng", "edge-00000002.pcapng"]
+
+
+def test_a_file_that_was_removed_is_noticed_and_another_follows(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path, source="edge")
+    recorder.open(1, CLIENT, SERVER, "comet", T0)
+    recorder.record(1, "c2s", FRAME, T0 + 1)
+    recorder.flush()
+    recorder.tick(T0 + 2)
+    (removed,) = tmp_path.iterdir()
+    assert removed.stat().st_mode & 0o007 == 0  # it has tokens
+    removed.unlink()
+    with pytest.raises(FileNotFoundError, match="the recording was removed"):
+        recorder.tick(T0 + 3)
+    recorder.suspend(T0 + 3, "removed")
+    recorder.resume(T0 + 4)
+    recorder.record(1, "c2s", FRAME, T0 + 5)
+    recorder.tick(T0 + 6)
+    recorder.stop()
+    (sealed,) = sealed_files(tmp_path)
+    facts = [each.kind for each in read(sealed) if isinstance(each, Fact)]
+    assert "lost" in facts

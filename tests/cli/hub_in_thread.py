@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.hub.admin.admin_client import admin_client
 from tests.hub.certificates import make_certificate
-from tests.hub.running import running
+from tests.hub.running import running as running_hub
 
 from wirelake.hub.rpc.demo_services import demo_services
+
+T = TypeVar("T")
 
 CLIENT = "phone-1"
 DEADLINE_S = 60.0
@@ -43,9 +45,9 @@ async def _hubs(folder: Path) -> AsyncIterator[Hubs]:
             yield {"n": n}
 
     async with (
-        running(clients=[CLIENT], listeners=names, services=services) as plain,
+        running_hub(clients=[CLIENT], listeners=names, services=services) as plain,
         admin_client(plain.hub) as admin,
-        running(
+        running_hub(
             clients=[CLIENT], listeners=names, services=demo_services(), **secured
         ) as encrypted,
     ):
@@ -70,14 +72,22 @@ def _places(listeners: dict[str, object]) -> dict[str, str]:
 @contextmanager
 def hubs_in_thread(folder: Path) -> Iterator[Hubs]:
     """Run the hubs until the end of the block."""
-    started, found, failed = threading.Event(), [], []
+    with in_thread(lambda: _hubs(folder)) as hubs:
+        yield hubs
+
+
+@contextmanager
+def in_thread(make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+    """Run something asynchronous in a thread with a loop of its own, until the end of the block."""
+    started, failed = threading.Event(), []
+    found: list[T] = []
     ended: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def work() -> None:
         end = asyncio.Event()
         ended.append((asyncio.get_running_loop(), end))
-        async with _hubs(folder) as hubs:
-            found.append(hubs)
+        async with make() as running:
+            found.append(running)
             started.set()
             await end.wait()
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.docs.test_guide_extras import requirements
 
 from wirelake.cli import app
-from wirelake.cli.errors import CommandError
+from wirelake.cli.errors import EXTRAS, CommandError
 from wirelake.protocols.registry import BUILT_IN, BrokenProtocolError, RegistryError
 from wirelake.wire import DecodeError, EncodeError
 
@@ -30,7 +33,7 @@ ENV = {**os.environ, "PYTHONPATH": SOURCES}
     [
         (CommandError("two\nlines"), 1, "wirelake: two lines\n"),
         (CommandError("used badly", 2), 2, "wirelake: used badly\n"),
-        (click.UsageError("so"), 2, "wirelake: so (see wirelake --help)\n"),
+        (click.UsageError("so"), 2, "wirelake: so (see wirelake demo --help)\n"),
         (click.FileError("f", "hint"), 1, "wirelake: Could not open file 'f': hint\n"),
         (click.Abort(), 130, ""),
         (KeyboardInterrupt(), 130, ""),
@@ -87,28 +90,70 @@ def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         ("numpy", "cli,columnar", ("simulate", "--out", "traffic")),
         ("pyarrow", "cli,capture", ("capture", "info", __file__)),
         ("starlette", "cli,hub", ("hub", "--data", "data")),
-        ("duckdb", "cli,lake,java", ("lake", "sql", "lake", "SELECT 1")),
+        ("duckdb", "cli,tables", ("lake", "sql", "lake", "SELECT 1")),
+        ("pyspark", "cli,lake,java", ("lake", "run", "--from", ".", "--to", "lake")),
         ("click", "cli", ("protocols",)),
     ],
 )
 def test_missing_packages_are_named_with_the_extras(
     package: str, extras: str, args: tuple[str, ...], tmp_path: Path
 ) -> None:
+    (tmp_path / "a.pcap").write_bytes(b"")
+    done = without([package], args, tmp_path)
+    expected = f"wirelake: missing optional dependency {package}: pip install 'wirelake[{extras}]'"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{expected}\n")
+
+
+def without(
+    packages: Iterable[str], args: tuple[str, ...], cwd: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run a command as if these packages were not installed."""
     code = (
-        "import sys; sys.modules[sys.argv[1]] = None;"
+        "import sys; sys.modules.update(dict.fromkeys(sys.argv[1].split(',')));"
         "from wirelake.cli.main import main; sys.exit(main(sys.argv[2:]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, package, *args],
+    return subprocess.run(
+        [sys.executable, "-c", code, ",".join(packages), *args],
         capture_output=True,
         text=True,
         env=ENV,
-        cwd=tmp_path,
+        cwd=cwd,
         timeout=120,
         check=False,
     )
-    expected = f"wirelake: missing optional dependency {package}: pip install 'wirelake[{extras}]'"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{expected}\n")
+
+
+OPTIONAL = (
+    "deltalake", "duckdb", "numba", "numpy", "pandas", "plotly", "prometheus_client", "pyarrow",
+    "pyiceberg", "pyspark", "starlette", "uvicorn", "uvloop", "zstandard",
+)  # fmt: skip
+"""Packages that only an extra installs, by the names of their modules."""
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("capture", "info", "missing.pcap"),
+        ("read", "missing.pcap"),
+        ("follow", "missing.pcap", "1"),
+        ("hub", "--config", "missing.toml"),
+        ("client", "list"),
+        ("user", "list"),
+        ("lake", "status", "missing"),
+        ("lake", "report", "missing"),
+        ("lake", "compact", "missing"),
+    ],
+    ids=" ".join,
+)
+def test_the_extras_of_a_command_suffice(args: tuple[str, ...], tmp_path: Path) -> None:
+    extras = EXTRAS.get(" ".join(args[:2])) or EXTRAS.get(args[0], "cli")
+    installed = {
+        re.split(r"[^\w-]", each, maxsplit=1)[0].replace("-", "_") for each in requirements(extras)
+    }
+    done = without([each for each in OPTIONAL if each not in installed], args, tmp_path)
+    assert "missing optional dependency" not in done.stderr
+    assert done.returncode == 2
+    assert "missing" in done.stderr or "hub-data" in done.stderr
 
 
 # -- as its users run it ---------------------------------------------------------------------

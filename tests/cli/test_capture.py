@@ -176,9 +176,9 @@ def test_redact_shows_no_protocol_that_is_not_named(
     ("args", "words"),
     [
         (("info", "no/such.pcap"), "no/such.pcap: No such file or directory"),
-        (("info",), "Missing argument 'FILE"),
+        (("info",), "missing argument FILE"),
         (("repair", "no/such.pcap"), "no/such.pcap: No such file or directory"),
-        (("redact", "some.pcap"), "Missing option '-o'"),
+        (("redact", "some.pcap"), "missing option --output"),
         (("redact", "no/such.pcap", "-o", "copy.pcap"), "no/such.pcap: No such file or directory"),
         (("redact", "a", "-o", "b", "--seed", "x"), "--seed requires --addresses"),
         (("redact", "a", "-o", "b", "--as", "nope"), "unknown protocol 'nope'"),

@@ -57,7 +57,10 @@ def test_a_url_takes_precedence_and_the_token_stays(run: Run, hubs: Hubs) -> Non
     saved = ("--url", url, "--id", CLIENT, "--token-file", str(hubs.token_file))
     assert run("context", "add", "edge", *saved).code == 0
     found = run("call", f"{url}/test/add", "a=1", "b=2")
-    assert (found.code, found.err) == (1, "wirelake: auth required (error)\n")
+    assert (found.code, found.err) == (
+        1,
+        "wirelake: auth required; give --id and --token-file\n",
+    )
     conflict = run("call", f"{url}/test/add", "--context", "edge")
     assert (conflict.code, "conflicts" in conflict.err) == (2, True)
     other = run("call", "test/add", "--id", "someone-else")

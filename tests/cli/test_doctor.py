@@ -148,18 +148,12 @@ def test_a_kernel_cache_that_cannot_be_written(
 
 
 @pytest.mark.usefixtures("quick")
-def test_kernels_may_be_kept_in_the_users_cache(
+def test_kernels_are_kept_in_the_users_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    real = doctor.write_problem
-
-    def trouble(place: Path) -> str | None:
-        return "is read-only" if place.name == "__pycache__" else real(place)
-
-    monkeypatch.setattr(doctor, "write_problem", trouble)
-    assert check("kernel cache") == Check("kernel cache", "ok", str(tmp_path / "numba"))
+    monkeypatch.setenv("WIRELAKE_CACHE", str(tmp_path))
+    assert check("kernel cache") == Check("kernel cache", "ok", str(tmp_path / "kernels"))
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_read_only_caches(tmp_path: Path) -> None:
     assert finding(found, "kernel cache") == (
         "failed",
         f"{folder} is read-only",
-        "set NUMBA_CACHE_DIR to a writable folder",
+        "set WIRELAKE_CACHE or NUMBA_CACHE_DIR to a writable folder",
     )
     state, said, advice = finding(found, "cache")
     assert state in {"warning", "failed"}

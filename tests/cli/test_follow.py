@@ -198,7 +198,7 @@ def test_bad_usage(run: Run, traffic: Path, args: tuple[str, ...], words: str) -
 
 
 def test_no_file(run: Run) -> None:
-    assert "Missing argument 'FILE" in run("follow", "5").err
+    assert "missing argument FILE" in run("follow", "5").err
 
 
 # -- order and words -------------------------------------------------------------------------

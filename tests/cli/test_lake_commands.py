@@ -112,7 +112,7 @@ def test_something_is_not_installed(run: Run, lake: Path, monkeypatch: pytest.Mo
     assert found.code == 2
     assert (
         found.err
-        == "wirelake: missing optional dependency duckdb: pip install 'wirelake[cli,lake,java]'\n"
+        == "wirelake: missing optional dependency duckdb: pip install 'wirelake[cli,report]'\n"
     )
 
 
@@ -211,7 +211,7 @@ def test_a_file_was_deleted(run: Run, copy: Path, command: list[str]) -> None:
 
 
 def test_expire_needs_an_age(run: Run, copy: Path) -> None:
-    assert "Missing option '--older'" in run("lake", "expire", str(copy)).err
+    assert "missing option --older" in run("lake", "expire", str(copy)).err
     found = run("lake", "expire", str(copy), "--older", "0")
     assert (found.code, found.err.count("\n")) == (2, 1)
     assert Log(copy).last() == 1

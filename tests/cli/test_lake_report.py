@@ -30,7 +30,8 @@ MINUTE = 60_000_000_000
 
 def report(lake: Path, **scope: Any) -> Report:
     with open_lake(lake) as db:
-        return make_report(db, lake=lake.name, commit=1, **scope)
+        more = ("wirelake", "lake", "sql", str(lake))
+        return make_report(db, lake=lake.name, commit=1, command=more, **scope)
 
 
 def test_json_is_the_report(run: Run, lake: Path) -> None:

@@ -203,18 +203,18 @@ def test_an_error_shows_where(run: Run, lake: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "said"),
+    ("query", "said", "code"),
     [
-        ("select nope from calls", "nope"),
-        ("from no_such_table", "no_such_table"),
-        ("select error('bo' || chr(27) || 'om')", "bo?om"),
-        (" ", "empty query"),
-        ("/* nothing */", "empty query"),
+        ("select nope from calls", "nope", 2),
+        ("from no_such_table", "no_such_table", 2),
+        ("select error('bo' || chr(27) || 'om')", "bo?om", 1),  # the query is right
+        (" ", "empty query", 2),
+        ("/* nothing */", "empty query", 2),
     ],
 )
-def test_bad_queries(run: Run, lake: Path, query: str, said: str) -> None:
+def test_bad_queries(run: Run, lake: Path, query: str, said: str, code: int) -> None:
     found = run("lake", "sql", str(lake), query)
-    assert (found.code, found.out) == (2, "")
+    assert (found.code, found.out) == (code, "")
     assert found.err.startswith("wirelake: ")
     assert said in found.err
 

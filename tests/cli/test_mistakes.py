@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -47,7 +48,7 @@ MISTAKES = [
     ),
     Mistake(
         "read tap.pcap --table call",
-        "Invalid value for '--table': unknown value 'call'; expected one of …; did you mean calls?"
+        "--table: unknown value 'call'; expected one of …; did you mean calls?"
         " (see wirelake read --help)",
     ),
     Mistake(
@@ -142,8 +143,8 @@ MISTAKES = [
     # -- calls
     Mistake(
         "call test/add a=1 b=2",
-        "missing URL (PROTOCOL://HOST:PORT); `wirelake context add` saves one, and 'test/add' is"
-        " none (see wirelake call --help)",
+        "'test/add' is not a URL; expected PROTOCOL://HOST:PORT, or a server saved by `wirelake"
+        " context add` (see wirelake call --help)",
     ),
     Mistake(
         "call tny://{tny}/test/add a=1 b=2",
@@ -178,6 +179,119 @@ MISTAKES = [
     ),
 ]
 
+_SIGNED = "--id phone-1 --token-file phone-1.token"
+MORE = [
+    # -- the hub
+    Mistake(
+        "hub --data new --config free.toml --services broken:services",
+        "--services: …broken.py, line 1: SyntaxError: …",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --services raising:services",
+        "--services: …raising.py, line 2: ValueError: no database",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --services shop:servces",
+        "--services: unknown name 'servces' of shop; expected services",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --services shop.py:services",
+        "invalid --services 'shop.py:services'; expected MODULE:NAME, as in shop:services"
+        " (see wirelake hub --help)",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --port esnp={free} --port comet={free}",
+        "comet: port {free} is also the port of esnp: choose another port with --port comet=PORT"
+        " or comet.port",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --port esnp={free} --port esnp=0",
+        "duplicate --port 'esnp' (see wirelake hub --help)",
+    ),
+    Mistake(
+        "hub --data new --config off.toml",
+        "every listener is disabled; expected enabled = true for one of esnp, tny, relay, magline,"
+        " comet, admin",
+    ),
+    Mistake("hub --data new --config pem.toml", "comet.tls: notes.txt: not a PEM certificate"),
+    Mistake("hub --data new --config key.toml", "comet.tls: notes.txt: not a PEM private key"),
+    Mistake(
+        "hub --data new --config pattern.toml",
+        "pattern.toml: rights.clients[0].publish[0]: invalid pattern 'news'; expected a topic that"
+        " begins with @, with * or **",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --services ./shop.py:services",
+        "invalid --services './shop.py:services'; expected MODULE:NAME, as in shop:services"
+        " (see wirelake hub --help)",
+    ),
+    Mistake(
+        "hub --data new --config free.toml --services shp:services",
+        "--services: No module named 'shp' in the working directory or on Python's path",
+    ),
+    Mistake(
+        "client add anna --data notes.txt",
+        "--data: notes.txt: not a folder; choose another one",
+    ),
+    Mistake("call tny://{tny}/777 a=1 " + _SIGNED, "no such protocol (205)", 1),
+    Mistake(
+        "client list --data nowhere",
+        "nowhere: no such directory; give the hub's data directory with --data",
+    ),
+    # -- calls
+    Mistake(
+        f"call esnp://{{esnp}}/test/add a=1 a=2 {_SIGNED}",
+        "duplicate argument 'a' (see wirelake call --help)",
+    ),
+    Mistake(f"call esnp://{{esnp}}/test/add a=1 {_SIGNED}", "missing argument 'b'", 1),
+    Mistake(
+        f"call tny://{{tny}}/1002 a=1 b=2 c=3 {_SIGNED}",
+        "unknown argument 'c'; expected one of a, b (500)",
+        1,
+    ),
+    Mistake(
+        f"call esnp://{{esnp}}/test/add a=1 b=x {_SIGNED}",
+        "argument 'b': expected int | float, got str",
+        1,
+    ),
+    Mistake(
+        f"call esnp://{{esnp}}/test/add --field bogus=1 {_SIGNED}",
+        "esnp: unknown field 'bogus'; expected one of …",
+    ),
+    Mistake(
+        "call esnp://{esnp}/test/add a=1 b=2",
+        "auth required; give --id and --token-file",
+        1,
+    ),
+    Mistake("call tny://{tny}/1002 a=1 b=2", "…; give --id and --token-file", 1),
+    Mistake(
+        f"ping magline://{{magline}} --key {'0' * 64}",
+        "the server has another key; check --key (7)",
+        1,
+    ),
+    # -- addresses
+    Mistake(
+        "call espn://{esnp}/test/add",
+        "espn://{esnp}/test/add: expected a URL with one of …; did you mean esnp?",
+    ),
+    Mistake(
+        "ping esnp://127.0.0.1:96:00",
+        "esnp://127.0.0.1:96:00: invalid port or address; expected PROTOCOL://HOST:PORT",
+    ),
+    Mistake("ping esnp://127.0.0.1:0", "esnp://127.0.0.1:0: invalid port 0; expected 1-65535"),
+    Mistake(
+        "publish http://{admin}/v1 @news rain --admin-token-file admin.token",
+        "http://{admin}/v1: no hub at the path /v1; use http://{admin}",
+        1,
+    ),
+    Mistake(
+        "top http://{admin}:99 --token-file admin.token --once",
+        "http://{admin}:99: invalid port or address; expected the hub's admin address, such as"
+        " http://127.0.0.1:9680 (see wirelake top --help)",
+    ),
+]
+"""Mistakes that the page does not show."""
+
 
 @pytest.fixture(scope="module")
 def hubs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hubs]:
@@ -200,6 +314,26 @@ def names(hubs: Hubs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
         (tmp_path / file.name).write_bytes(file.read_bytes())
     (tmp_path / "cert.pem").write_bytes(hubs.ca.read_bytes())
     (tmp_path / "free.toml").write_text(FREE_PORTS)
+    (tmp_path / "broken.py").write_text("def price(:\n")
+    (tmp_path / "raising.py").write_text('\nraise ValueError("no database")\n')
+    (tmp_path / "shop.py").write_text(
+        "from wirelake.hub.rpc.services import Services\n\nservices = Services()\n"
+    )
+    tables = ("esnp", "tny", "relay", "magline", "comet", "admin")
+    (tmp_path / "off.toml").write_text("".join(f"[{name}]\nenabled = false\n" for name in tables))
+    (tmp_path / "pattern.toml").write_text('[[rights.clients]]\nids = ["a"]\npublish = ["news"]\n')
+    for name, files in (
+        ("pem", 'certificate = "notes.txt", key = "cert.pem"'),
+        ("key", 'certificate = "cert.pem", key = "notes.txt"'),
+    ):
+        table = f"[comet]\ntls = {{ {files} }}\n"
+        (tmp_path / f"{name}.toml").write_text(FREE_PORTS.replace("[comet]\n", table))
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    monkeypatch.setattr("sys.path", sys.path[:])
+    for module in ("broken", "raising", "shop"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        free = unused.getsockname()[1]
     (tmp_path / "typo.toml").write_text("[comet]\nprt = 9620\n")
     tls = '[comet]\ntls = { certificate = "cert.pem", key = "no.pem" }\n'
     (tmp_path / "tls.toml").write_text(FREE_PORTS.replace("[comet]\n", tls))
@@ -209,11 +343,12 @@ def names(hubs: Hubs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
             **hubs.places,
             **{f"{name}_tls": place for name, place in hubs.tls_places.items()},
             "taken": str(taken.getsockname()[1]),
+            "free": str(free),
             "closed": f"127.0.0.1:{closed.getsockname()[1]}",
         }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda each: each.typed)
+@pytest.mark.parametrize("mistake", [*MISTAKES, *MORE], ids=lambda each: each.typed)
 def test_a_mistake_is_one_line(
     run: Run, names: dict[str, str], tmp_path: Path, mistake: Mistake
 ) -> None:

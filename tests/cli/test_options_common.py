@@ -64,7 +64,9 @@ def test_errors_do_not_drive_the_terminal(run: Run) -> None:
 
 
 def test_pairs() -> None:
-    assert name_value_pairs("--conf", ("a.b=1", "c=", "a.b=x=y")) == {"a.b": "x=y", "c": ""}
+    assert name_value_pairs("--conf", ("a.b=x=y", "c=")) == {"a.b": "x=y", "c": ""}
+    with pytest.raises(click.UsageError, match="duplicate --conf 'a'"):
+        name_value_pairs("--conf", ("a=1", "b=2", "a=2"))
     for bad in ("a", "=1", ""):
         with pytest.raises(click.UsageError, match="expected NAME=VALUE"):
             name_value_pairs("--conf", (bad,))

@@ -12,15 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wirelake.cli.output import rows as output_rows
-from wirelake.cli.output.rows import (
-    RowOrder,
-    bytes_value,
-    rows_of,
-    values_of,
-    write_csv,
-    write_json,
-)
+from wirelake.cli.output.rows import bytes_value, rows_of, values_of, write_csv, write_json
+from wirelake.cli.output.sorting import RowOrder
 from wirelake.cli.output.text import json_text
 from wirelake.protocols.esnp.layout import VarType
 
@@ -136,46 +129,20 @@ def test_rows_beyond_one_slice() -> None:
     assert [row["a"] for row in rows_of(found, ["a"])] == list(range(3_000))
 
 
-def written(
-    windows: list[list[pa.RecordBatch]], limit: int | None = None, *, streamed: bool = True
-) -> list[int]:
-    stream = io.BytesIO()
-    count = write_json(windows, stream, ["n"], RowOrder("ts", streamed), limit)
-    found = [json.loads(line)["n"] for line in stream.getvalue().splitlines()]
-    assert count == len(found)
-    return found
+def test_rows_come_in_order_or_as_they_are() -> None:
+    windows = [[batch(ts=[6, 2, None], n=[6, 2, 7])], [batch(ts=[3], n=[3])]]
 
+    def written(order: RowOrder | None, limit: int | None = None) -> list[int]:
+        stream = io.BytesIO()
+        count = write_json(windows, stream, ["n"], order, limit)
+        found = [json.loads(line)["n"] for line in stream.getvalue().splitlines()]
+        assert count == len(found)
+        return found
 
-def test_the_batches_of_a_window_are_merged_by_time() -> None:
-    windows = [
-        [batch(ts=[1, 4, 4], n=[0, 3, 4]), batch(ts=[2, 3, 9], n=[1, 2, 6]), batch(ts=[5], n=[5])],
-        [batch(ts=[0, 7], n=[7, 9]), batch(ts=[1], n=[8])],
-    ]
-    assert written(windows) == list(range(10))
-    assert written(windows, 4) == [0, 1, 2, 3]
-
-
-def test_a_batch_that_is_not_in_order_is_put_in_order() -> None:
-    assert written([[batch(ts=[5, 1, 5, 2], n=[2, 0, 3, 1]), batch(ts=[9], n=[4])]]) == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
-
-
-@pytest.mark.parametrize("run_bytes", [1 << 30, 1])
-def test_rows_of_all_windows_are_in_order(monkeypatch: pytest.MonkeyPatch, run_bytes: int) -> None:
-    monkeypatch.setattr(output_rows, "_RUN_BYTES", run_bytes)  # 1: each batch is a file
-    windows = [
-        [batch(ts=[6, 2, None], n=[6, 2, 7]), batch(ts=[3], n=[3])],
-        [batch(ts=[5, 0, 4], n=[5, 0, 4])],
-        [batch(ts=[None, 1], n=[8, 1])],
-    ]
-    assert written(windows, streamed=False) == list(range(9))
-    assert written(windows, 3, streamed=False) == [0, 1, 2]
-    assert written([], streamed=False) == []
+    assert written(RowOrder("ts")) == [2, 3, 6, 7]
+    assert written(RowOrder("ts", descending=True), 2) == [6, 3]
+    assert written(None) == [6, 2, 7, 3]
+    assert written(None, 3) == [6, 2, 7]
 
 
 def test_integers_that_a_float_cannot_hold_are_text() -> None:

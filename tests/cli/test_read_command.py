@@ -77,20 +77,80 @@ def test_every_table_as_json(run: Run, traffic: Path, table: str) -> None:
 @pytest.mark.parametrize("form", ["json", "csv"])
 @pytest.mark.parametrize("table", read_command.TABLES)
 def test_every_table_is_in_order_of_time(run: Run, traffic: Path, table: str, form: str) -> None:
-    # Messages and packets come file by file, the other tables are sorted as a whole.
-    column, streamed = ORDERS[table]
-    source = captures_of(traffic)[0] if streamed else str(traffic)
-    columns = f"{column},connection" if table == "messages" else column
-    found = run("read", source, "--table", table, "--columns", columns, "--to", form)
-    given = csv.DictReader(found.lines) if form == "csv" else map(json.loads, found.lines)
-    # What is behind a gap is decoded late.
-    lossy = {str(row["connection"]) for row in rows(traffic, table="faults")}
-    chosen = [row for row in given if row.get("connection") not in lossy]
-    times = [None if row[column] in ("", None) else int(row[column]) for row in chosen]
+    """Over all files, and whatever is decoded late because of a gap."""
+    column = ORDERS[table].column
+    times = numbers(run, traffic, column, form, "--table", table)
     known = [each for each in times if each is not None]
-    assert known == sorted(known)
     assert len(known) > 3
-    assert times[: len(known)] == known
+    assert times == sorted(known) + [None] * (len(times) - len(known))
+
+
+def numbers(
+    run: Run, traffic: Path, column: str, form: str, *more: str, shown: bool = True
+) -> list[int | None]:
+    """A column of the rows that are printed, in their order."""
+    columns = ["--columns", column] if shown else []
+    found = run("read", str(traffic), "--to", form, *columns, *more)
+    assert found.code == 0
+    given = csv.DictReader(found.lines) if form == "csv" else map(json.loads, found.lines)
+    return [None if row[column] in ("", None) else int(row[column]) for row in given]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_rows_are_sorted_by_any_column(run: Run, traffic: Path, form: str) -> None:
+    wanted = numbers(run, traffic, "latency_ns", form, "--table", "calls")
+    missing = [None] * wanted.count(None)
+    known = sorted(each for each in wanted if each is not None)
+    assert missing
+    for more, order in (
+        (["--sort", "latency_ns"], known + missing),
+        (["--sort", "latency_ns:desc"], known[::-1] + missing),
+        (["--sort", "latency_ns:desc", "--limit", "7"], known[::-1][:7]),
+    ):
+        assert numbers(run, traffic, "latency_ns", form, "--table", "calls", *more) == order
+    # A column that is not shown orders the rows as well.
+    both = read_json(run, str(traffic), "--table", "calls", "--sort", "latency_ns:desc")
+    one = read_json(
+        run, str(traffic), "--table", "calls", "--sort", "latency_ns:desc", "--columns", "target"
+    )
+    assert one == [{"target": row["target"]} for row in both]
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow"])
+def test_files_are_sorted_on_request(run: Run, traffic: Path, tmp_path: Path, form: str) -> None:
+    out = tmp_path / f"calls.{form}"
+    more = ["--table", "calls", "-o", str(out), "--columns", "connection,target"]
+    assert run("read", str(traffic), *more, "--sort", "latency_ns:desc").code == 0
+    found = pq.read_table(out) if form == "parquet" else pa.ipc.open_file(out).read_all()
+    wanted = read_json(run, str(traffic), "--table", "calls", "--sort", "latency_ns:desc")
+    assert found.column_names == ["connection", "target"]
+    assert found.to_pylist() == [
+        {"connection": int(row["connection"]), "target": row["target"]} for row in wanted
+    ]
+
+
+def test_a_table_is_sorted(run: Run, traffic: Path) -> None:
+    more = ("--table", "calls", "--columns", "target,latency_ns", "--sort", "target:desc")
+    wanted = [row["target"] for row in read_json(run, str(traffic), *more, "--limit", "9")]
+    found = run("read", str(traffic), "--to", "table", *more, "--limit", "9")
+    assert [line.split()[0] for line in found.lines[1:]] == wanted
+    assert "by target; --limit 0 shows all" in found.err
+
+
+def test_a_field_of_a_struct_sorts(run: Run, traffic: Path) -> None:
+    more = ("--protocol", "comet", "--filter", 'name == "auth" and kind == "request"')
+    found = read_json(run, str(traffic), *more, "--sort", "comet.auth.client_id:desc")
+    ids = [row["comet"]["auth"]["client_id"] for row in found]
+    assert ids == sorted(ids, reverse=True)
+    assert len({*ids}) > 3
+
+
+def test_rows_can_come_as_they_are_decoded(run: Run, traffic: Path) -> None:
+    def names(*more: str) -> list[str]:
+        return [row["name"] for row in read_json(run, str(traffic), *more)]
+
+    assert sorted(names("--sort", "none")) == sorted(names())
+    assert names("--sort", "none", "--limit", "5") == names("--sort", "none")[:5]
 
 
 def test_a_pipe_gets_json(run: Run, traffic: Path) -> None:
@@ -246,7 +306,9 @@ def test_limits(run: Run, traffic: Path, tmp_path: Path, form: str) -> None:
 
 
 def test_a_fault_that_was_read_before_the_limit_is_noted(run: Run, traffic: Path) -> None:
-    assert " so far (" in run("read", str(traffic), "--limit", "7").err
+    most = str(len(rows(traffic)) - 1)
+    assert " so far (" in run("read", str(traffic), "--limit", most, "--sort", "none").err
+    assert " so far (" not in run("read", str(traffic), "--limit", "7").err  # all rows are sorted
     assert " so far (" not in run("read", str(traffic)).err
 
 
@@ -313,7 +375,7 @@ def test_what_is_not_sealed_is_left_out_of_a_folder(
     size = (tmp_path / "b.pcapng.open").stat().st_size
     assert (
         f"skipping 1 unfinished recording in {tmp_path}, {size:,} bytes;"
-        " add --include-open to read them\n"
+        " add --include-open to read it\n"
     ) in found.err
     every = run("read", str(tmp_path), "--include-open")
     assert {json.loads(line)["file"] for line in every.lines} == {
@@ -321,6 +383,11 @@ def test_what_is_not_sealed_is_left_out_of_a_folder(
         str(tmp_path / "b.pcapng.open"),
     }
     assert "skipping" not in every.err
+    # A repaired copy has everything: the recording is not read a second time.
+    (tmp_path / "b.pcapng").write_bytes((tmp_path / "b.pcapng.open").read_bytes())
+    repaired = run("read", str(tmp_path), "--include-open")
+    assert len(repaired.lines) == len(every.lines)
+    assert "skipping" not in run("read", str(tmp_path)).err
     named = run("read", str(tmp_path / "b.pcapng.open"))
     assert named.lines
     assert "skipping" not in named.err
@@ -356,6 +423,9 @@ BAD_USAGE = {
     ("--columns", "comet.nope"): "unknown column 'nope' in comet; expected one of auth",
     ("--columns", ","): "--columns: empty list of columns",
     ("--protocol", "nope"): "unknown protocol 'nope'",
+    ("--sort", "nope"): "--sort: unknown column 'nope'",
+    ("--sort", "comet"): "--sort: comet has several values; expected one of its fields",
+    ("--sort", "latency_ns:asc"): "--sort: unknown column 'latency_ns:asc'",
     ("--as", "nope"): "unknown protocol 'nope'",
     ("--port", "9999"): "invalid --port '9999'; expected PORT=NAME",
     ("--port", "99999=comet"): "invalid --port '99999=comet'; expected PORT=NAME",
@@ -365,12 +435,11 @@ BAD_USAGE = {
     ("--keys", "no/such.keys"): "no/such.keys: No such file or directory",
     ("--to", "nope"): "unknown value 'nope'; expected one of table, json",
     ("--json", "--to", "csv"): "--json conflicts with --to csv",
-    ("--jobs", "0"): "0 is not in the range x>=1",
-    ("--limit", "-1"): "-1 is not in the range x>=0",
+    ("--jobs", "0"): "invalid --jobs '0'; expected an integer, at least 1",
+    ("--limit", "-1"): "invalid --limit '-1'; expected an integer, at least 0",
     ("-o", "rows.nope"): "rows.nope: cannot infer the format",
     ("-o", "no/such/rows.csv"): "no/such: no such folder",
     ("no/such.pcap",): "no/such.pcap: No such file or directory",
-    ("-",): "captures cannot be read from standard input",
     ("\udcff.pcap",): "expected printable characters",
 }
 
@@ -381,6 +450,14 @@ def test_bad_usage(run: Run, traffic: Path, args: tuple[str, ...]) -> None:
     assert (code, out) == (2, "")
     assert BAD_USAGE[args] in err
     assert err.startswith("wirelake: ")
+    assert err.count("\n") == 1
+
+
+def test_live_inputs_cannot_be_sorted(run: Run, traffic: Path) -> None:
+    path = next(traffic.glob("*.pcap"))
+    code, out, err = run("read", "--follow", str(path), "--sort", "ts_ns")
+    assert (code, out) == (2, "")
+    assert err.startswith("wirelake: --sort needs captures that have ended; leave it out")
     assert err.count("\n") == 1
 
 

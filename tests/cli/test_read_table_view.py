@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from wirelake.cli.output.rows import ORDERS
+from wirelake.cli.output.sorting import RowOrder
 from wirelake.cli.output.text import counted, duration_text, printable, time_text
 from wirelake.cli.read import table_view
 from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
@@ -28,7 +30,7 @@ def shown(table: pa.Table, width: int | None) -> tuple[list[str], table_view.Wri
 def test_every_table_has_its_columns(table: str) -> None:
     known = table_schema(ReadOptions(table=table)).names
     assert set(table_view.COLUMNS[table]) <= set(known)
-    assert table_view.TIMES[table] in known
+    assert ORDERS[table].column in known
 
 
 @given(
@@ -40,7 +42,7 @@ def test_the_first_rows_however_they_come(
     times: list[int | None], cut: int, limit: int | None
 ) -> None:
     schema = pa.schema([("ts_ns", pa.int64()), ("number", pa.int64())])
-    first = table_view.FirstRows(schema, "ts_ns", limit)
+    first = table_view.FirstRows(schema, RowOrder("ts_ns"), limit)
     for start in range(0, len(times), cut):
         part = times[start : start + cut]
         rows = [{"ts_ns": each, "number": start + n} for n, each in enumerate(part)]
@@ -52,7 +54,7 @@ def test_the_first_rows_however_they_come(
 
 def test_few_rows_are_kept() -> None:
     schema = pa.schema([("ts_ns", pa.int64())])
-    first = table_view.FirstRows(schema, "ts_ns", 5)
+    first = table_view.FirstRows(schema, RowOrder("ts_ns"), 5)
     for start in range(0, 100_000, 1_000):
         times = pa.array(range(200_000 - start, 199_000 - start, -1), pa.int64())
         first.add(pa.RecordBatch.from_arrays([times], schema=schema))

@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -207,8 +209,20 @@ def test_the_session_has_every_token(recorded: Recorded) -> None:
 
 
 def test_every_command_is_covered() -> None:
-    searched = {"read", "follow", "tail", "decode", "capture", "lake"}
+    # `listen` is `read` on a pipe from a capture program.
+    searched = {"read", "listen", "follow", "tail", "decode", "capture", "lake", "sql", "report"}
     assert searched | NO_TRAFFIC == {*COMMANDS}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_of_a_pipe(recorded: Recorded, run: Run, tmp_path: Path, table: str) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=lambda: pipe.write_bytes(recorded.file.read_bytes()))
+    writer.start()
+    found = run("read", str(pipe), "--table", table, "--json", *recorded.port_options)
+    writer.join()
+    assert (found.code, recorded.leaks(found.out + found.err)) == (0, set())
 
 
 @pytest.mark.parametrize("form", FORMATS)
@@ -327,6 +341,21 @@ def test_a_lake_and_its_commands(recorded: Recorded, run: Run, tmp_path: Path) -
         found = run("lake", name, str(lake), *more)
         assert (found.code, recorded.leaks(found.out + found.err)) == (0, set()), name
     assert recorded.leaks((tmp_path / "report.html").read_bytes()) == set()
+
+
+def test_answers_from_captures(recorded: Recorded, run: Run, tmp_path: Path) -> None:
+    capture = tmp_path / "tap.pcapng"
+    shutil.copy(recorded.file, capture)
+    page = tmp_path / "report.html"
+    for command in (
+        ["sql", str(capture), "select * from messages", "--json", "--keep"],
+        ["report", str(capture), "--html", str(page), "--json"],
+    ):
+        found = run(*command, *recorded.port_options)
+        assert (found.code, recorded.leaks(found.out + found.err)) == (0, set()), command[0]
+    for file in tmp_path.rglob("*"):
+        if file.is_file() and file != capture:
+            assert recorded.leaks(file.read_bytes()) == set(), file
 
 
 @pytest.mark.parametrize("payload", ["full", "hash", "none"])

@@ -153,7 +153,7 @@ KEY = "11" * 32
         ),
         (
             ("esnp://127.0.0.1:1", "--key", KEY),
-            "unknown option '--key' of esnp; expected one of --dialect, -o revision, -o strict",
+            "unknown option '--key' of esnp; expected one of --dialect, -o legacy_rows, -o r",
         ),
         (("comet://127.0.0.1:1", "--anonymous"), "unknown option '--anonymous' of comet; expected"),
         (("comet://127.0.0.1:1", "--key", KEY, "--plaintext"), "--key conflicts with --plaintext"),

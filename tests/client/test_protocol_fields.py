@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from tests.hub.running import Running, running
 from tests.protocols.comet.test_sealing import extra
+from tests.protocols.samples import SAMPLES
 
 from wirelake.client import BadCall, CallFailed, ConnectionLost, Push, Timeout, Unsupported, connect
 from wirelake.client.settings import make_settings
@@ -22,22 +24,40 @@ from wirelake.hub.config import ConfigError
 from wirelake.hub.listeners.tny import TnyCall
 from wirelake.hub.rpc.call_types import Call, Reply
 from wirelake.hub.rpc.services import Services
+from wirelake.protocols.comet.layout import Isp, NetworkType
 from wirelake.protocols.esnp.layout import (
     Address,
     Data,
+    Error,
     Flag,
+    FlagType,
     Header,
+    Message,
     MessageId,
     OpaqueRow,
+    Payload,
+    RowType,
     SeqNo,
     SessionInfo,
     SourceAddress,
+    SourceMessageId,
     Version,
     XData,
 )
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.values import data_rows, values_of, var_of
-from wirelake.protocols.tny.layout import Attribute, TracingHeader
+from wirelake.protocols.tny.layout import (
+    AccessPoint,
+    Attribute,
+    Contact,
+    ForwardHeader,
+    OriginalMessageIdHeader,
+    Point,
+    TracingHeader,
+)
 from wirelake.protocols.tny.message import decode_header
+from wirelake.wire import NeedMore
+from wirelake.wire.views.json import from_json, to_json
 
 from .session_servers import TOKEN, standing, take, until
 from .test_clients_with_hub import client_of, url_of
@@ -113,6 +133,132 @@ def test_esnp_fields_reach_the_service_and_come_back() -> None:
         # A response carries SESSION_INFO back, and goes to the source address.
         assert values_of(answered, SessionInfo) == {"route": b"\x01"}
         assert (30, "caller") in [(row.kind, row.value) for row in kinds(answered, Address)]
+
+    asyncio.run(story())
+
+
+def test_every_esnp_row_and_value_crosses_the_hub() -> None:
+    """Body rows of every type, values of every type, flags and addresses: there and back."""
+    (sample,) = next(each for each in SAMPLES if each.id == "esnp-seed-c2s").messages
+    made = from_json(PROTOCOL.model(), sample).rows
+    # What a request of the client has already, or what would make it something else.
+    own = (MessageId, SourceMessageId, SeqNo, Error, Flag, Address, Version)
+    # Reserved and cancelled rows are never originated (section 8).
+    never = [row for row in made if isinstance(row, OpaqueRow) and row.type < 0x80]
+    rows = [row for row in made if not isinstance(row, own) and row not in never]
+    back = [row for row in rows if isinstance(row, Header | Data | Payload | XData)]
+
+    async def story() -> None:
+        seen: list[tuple[Any, ...]] = []
+        services = Services()
+
+        @services.service("test", "all")
+        def everything(call: Call) -> Reply:
+            seen.append(call.rows)
+            return Reply(rows=tuple(back))
+
+        async with (
+            running(clients=["alice"], listeners=["esnp"], services=services) as it,
+            client_of(it, "esnp") as c,
+        ):
+            result = await c.call("test/all", rows=rows, flags=(128, 300))
+            described = await c.call("test/all", rows=[to_row(row) for row in rows])
+            for row in never:
+                with pytest.raises(BadCall, match="cannot be sent"):
+                    await c.call("test/all", rows=[row])
+        assert len(never) == 4
+        for got in seen:
+            assert [row for row in got if not isinstance(row, own)] == rows
+        assert {FlagType.REQUEST, FlagType.ASYNC, 128, 300} <= {
+            row.value for row in kinds(seen[0], Flag)
+        }
+        for answer in (result, described):
+            rest = [row for row in answer.message.rows if type(row) in map(type, back)]
+            assert rest == back
+            assert [(row.kind, row.value) for row in kinds(answer.message.rows, Address)] == [
+                (row.kind, row.value) for row in kinds(tuple(rows), SourceAddress)
+            ]
+
+    asyncio.run(story())
+
+
+def to_row(row: Any) -> dict[str, Any]:
+    """A row as an object."""
+    (found,) = to_json(PROTOCOL.model(), Message(rows=(row,)))["rows"]
+    return dict(found)
+
+
+def test_cancelled_esnp_rows_are_flags_where_that_is_wanted() -> None:
+    """An early server reports a trace with the row TRACE_RESP (section 6)."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        held = b""
+        while data := await reader.read(65_536):
+            held += data
+            with contextlib.suppress(NeedMore):
+                request, stop = PROTOCOL.decode(held)
+                held = held[stop:]
+                number = SourceMessageId(value=kinds(request.rows, MessageId)[0].value)
+                head = (Flag(value=FlagType.RESP), Flag(value=FlagType.REQUEST), number)
+                old = OpaqueRow(type=RowType.TRACE_RESP)
+                writer.write(PROTOCOL.encode(Message(rows=(*head, old, Payload(data=b"hop")))))
+                writer.write(PROTOCOL.encode(Message(rows=(*head, *data_rows({"c": 3})))))
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = "esnp://{}:{}".format(*server.sockets[0].getsockname())
+        async with connect(url, revision="frames", legacy_rows=True) as c:
+            result = await c.call("test/add")
+            assert (result.traces, result.data) == (("hop",), {"c": 3})
+        async with connect(url) as c:
+            assert (await c.call("test/add")).body == b"hop"
+        server.close()
+        await server.wait_closed()
+
+    asyncio.run(story())
+
+
+def test_esnp_containers_of_the_go_programs() -> None:
+    """A list of three is counted in another way (section 0): both ends need the dialect."""
+
+    async def story() -> None:
+        services, seen = watching()
+        values = {"list": [1, 2, 3], "map": {"k": {"deep": [None]}}}
+        async with running(
+            clients=["alice"], listeners=["esnp"], services=services, esnp={"dialect": "go"}
+        ) as it:
+            for dialect in ("go", "seed"):
+                async with client_of(it, "esnp", dialect=dialect) as c:
+                    await c.call("test/look", values)
+        same, other = (values_of(call.rows) for call in seen)
+        assert same == values
+        assert other != values
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_strict_esnp_client_refuses_rows_in_the_wrong_order(strict: bool) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request, _ = PROTOCOL.decode(await reader.read(65_536))
+        number = SourceMessageId(value=kinds(request.rows, MessageId)[0].value)
+        flags = (Flag(value=FlagType.RESP), Flag(value=FlagType.REQUEST))
+        writer.write(PROTOCOL.encode(Message(rows=(*data_rows({"c": 3}), *flags, number))))
+        await reader.read()
+        writer.close()
+
+    async def story() -> None:
+        server = await asyncio.start_server(answer, "127.0.0.1", 0)
+        url = "esnp://{}:{}".format(*server.sockets[0].getsockname())
+        async with connect(url, strict=strict, reconnect=False) as c:
+            if strict:
+                with pytest.raises((CallFailed, ConnectionLost, Timeout)):
+                    await c.call("test/add", timeout_s=0.5)
+            else:
+                assert (await c.call("test/add")).data == {"c": 3}
+        server.close()
+        await server.wait_closed()
 
     asyncio.run(story())
 
@@ -236,8 +382,29 @@ def test_a_hub_can_require_a_version() -> None:
 def test_tny_line_and_headers_reach_the_service_and_come_back(dialect: str) -> None:
     async def story() -> None:
         services, seen = watching()
-        tracing = TracingHeader(attributes=(Attribute(key="k", value="v"),))
-        own = {"headers": (tracing,)} if dialect == "upstream" else {"forward_header": b"to me"}
+        more = b"\xa8\x06\x01"  # a field that no header has: it is carried
+        tracing = TracingHeader(
+            attributes=(Attribute(key="k", value="v", unknown=more),), unknown=more
+        )
+        points = [
+            Point(
+                service_type_id=n,
+                access_id=AccessPoint(id=n * 10**15, unknown=more),
+                unknown=more,
+            )
+            for n in range(1, 5)
+        ]
+        forward = ForwardHeader(
+            from_=points[0],
+            sender=Contact(contact_id=33, contact_type_id=1, unknown=more),
+            to=points[1],
+            receiver=Contact(contact_id=34, contact_type_id=0),
+            from_forwarder=points[2],
+            to_forwarder=points[3],
+            unknown=more,
+        )
+        headers = (tracing, forward, OriginalMessageIdHeader(message_id=99, unknown=more))
+        own = {"headers": headers} if dialect == "upstream" else {"forward_header": b"to me"}
         other = {"forward_header": b"x"} if dialect == "upstream" else {"headers": (tracing,)}
         async with (
             running(
@@ -259,9 +426,12 @@ def test_tny_line_and_headers_reach_the_service_and_come_back(dialect: str) -> N
         assert (first.line, second.line, third.line) == (0, 5, 2)
         assert third.is_event
         if dialect == "upstream":
-            assert [decode_header(each) for each in second.headers] == [tracing]
+            assert [decode_header(each) for each in second.headers] == list(headers)
+            assert result.message.headers == second.headers
+            # A forwarded request is answered to the id that its first sender gave it (section 6).
+            assert result.message.to_message == 99
         else:
-            assert second.forward_header == b"to me"
+            assert second.forward_header == result.message.forward_header == b"to me"
 
     asyncio.run(story())
 
@@ -310,6 +480,8 @@ def test_comet_topics_and_reports() -> None:
             assert await c.topics() == []
             await c.subscribe("@a", "@b")
             assert sorted(await c.topics()) == ["@a", "@b"]
+            await c.unsubscribe("@a")
+            assert await c.topics() == ["@b"]
             await c.report(network="g4", isp="unicom", phone="X1", app="3.2")
             assert reported(it) == {
                 "network": "g4",
@@ -322,6 +494,40 @@ def test_comet_topics_and_reports() -> None:
             for wrong in ({}, {"network": "g9"}, {"network": 300}):
                 with pytest.raises(BadCall):
                     await c.report(**wrong)
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("network", NetworkType)
+@pytest.mark.parametrize("isp", Isp)
+def test_comet_reports_of_every_kind(network: NetworkType, isp: Isp) -> None:
+    async def story() -> None:
+        async with (
+            running(clients=["alice"], listeners=["comet"]) as it,
+            client_of(it, "comet") as c,
+        ):
+            await c.report(network=network.name.lower(), isp=int(isp))
+            found = reported(it)
+            assert (found["network"], found["isp"]) == (network.name.lower(), isp.name.lower())
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("dialect", ["seed", "hipush"])
+def test_a_comet_client_detects_the_dialect(dialect: str) -> None:
+    """One notification tells which layout the server uses (rule 6)."""
+
+    async def story() -> None:
+        table = {"dialect": dialect, "key": "none"}
+        async with (
+            running(clients=["alice"], listeners=["comet"], comet=table) as it,
+            client_of(it, "comet", dialect="auto", allow_plaintext=True) as c,
+        ):
+            await c.subscribe("@a")
+            for content in (b"one", b"two"):
+                await it.publish("@a", content, type=3)
+                (got,) = await take(c, 1)
+                assert (got.content, got.type) == (content, 3)
 
     asyncio.run(story())
 

@@ -149,6 +149,15 @@ def write_capture(path: Path, name: str, count: int, seed: int, port: int | None
                 pending[way] = b""
 
 
+def write_connection(path: Path, port: int, frames: Sequence[tuple[int, bytes]]) -> None:
+    """A capture of one connection, with each (direction, frame) in a packet."""
+    talk = _Talk(0, port)
+    with path.open("wb") as out:
+        writer = PcapWriter(out, link=f.LINK_RAW)
+        for number, (way, data) in enumerate(frames):
+            writer.packet(1_767_225_600_000_000_000 + number, talk.segment(way, data))
+
+
 class _Talk:
     """A connection without handshake."""
 

@@ -17,7 +17,7 @@ import numpy as np
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Item, Packet, Segment
 from wirelake.capture.format.reader import read
-from wirelake.capture.tcp.assembly import RST, Conflict, Data, Gap, StreamAssembler
+from wirelake.capture.tcp.assembly import RST, Conflict, Data, Gap, SourceClock, StreamAssembler
 from wirelake.capture.tcp.connections import Connection, ConnectionTable
 from wirelake.capture.tcp.headers import segment
 from wirelake.columnar.tcp.frontend import FrontEnd
@@ -72,6 +72,7 @@ def by_reference(
     held: dict[Connection, dict[str, tuple[StreamResult, StreamAssembler, list[int]]]] = {}
 
     reset: set[Connection] = set()
+    clock = SourceClock()
 
     def happened(stream: StreamResult, numbers: list[int], events: Sequence[Any]) -> None:
         for event in events:
@@ -97,6 +98,12 @@ def by_reference(
             if not isinstance(item, Packet):
                 result.others.append((len(result.packets), item))
                 continue
+            clock.advance(item.ts_ns)
+            for ways in held.values():
+                for stream, assembler, numbers in ways.values():
+                    happened(stream, numbers, assembler.expire(clock.overdue_ns))
+                    if assembler.finished and stream.still_open is None:
+                        stream.still_open = False
             found = segment(item)
             if not isinstance(found, Segment):
                 result.packets.append((*_row(item), found))

@@ -2,21 +2,17 @@
 
 Bytes behind a hole in a stream are delivered later than packets captured after them. Meanwhile all
 events of that connection, and of the tunnels on it, wait. Tunnels move from link to link, so all
-links wait together, for a limited time.
+links wait together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import Closed, Event, MessageRow, in_order
 
-__all__ = ["TOGETHER_NS", "ReorderBuffer"]
-
-TOGETHER_NS: Final = 600 * 1_000_000_000
-"""How long all links wait for one of them at most: some holes are never filled."""
+__all__ = ["ReorderBuffer"]
 
 
 class ReorderBuffer:
@@ -53,9 +49,8 @@ class ReorderBuffer:
         for event in events:
             if isinstance(event, MessageRow) and rules_of(event.protocol).tunnels is not None:
                 self._links.add(event.connection)
-        oldest = events[-1].ts_ns - TOGETHER_NS if events else 0
         since = [self.waiting[link] for link in self._links.intersection(self.waiting)]
-        first = min((ts_ns for ts_ns in since if ts_ns > oldest), default=None)
+        first = min(since, default=None)
         if first is not None:
             for link in self._links:
                 self.waiting[link] = min(self.waiting.get(link, first), first)

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
+from tests.lake.lakes import columnar_rows, reference_rows, unlike
 
 from capture.tcp_made import Call, write
 from wirelake.capture.decode.decryption import KeyRing
@@ -17,6 +19,10 @@ from wirelake.protocols import registry
 from wirelake.protocols.comet import layout as comet
 from wirelake.protocols.comet.protocol import PROTOCOL as COMET_PROTOCOL
 from wirelake.protocols.comet.sealing import ContentSealer, HipushContent
+from wirelake.protocols.magline import layout as magline
+from wirelake.protocols.magline.protocol import PROTOCOL as MAGLINE_PROTOCOL
+from wirelake.protocols.magline.records import DirectionKeys, RecordCipher
+from wirelake.records.message import Describer
 from wirelake.wire.errors import WireError
 
 from .differential import differences
@@ -103,6 +109,51 @@ def test_rows_are_opened_kept_or_faults() -> None:
     assert wrong.tolist() == [False, False, False, True, False]
 
 
+def test_keys_are_those_of_the_sender_where_the_capture_takes_it_for_the_server(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "a.pcap"
+    cipher = RecordCipher(DirectionKeys(KEY, bytes(12), OTHER))
+    call = Call(40_001, 50_001)
+    for seq in range(1, 7):
+        request = magline.Frame(seq=seq, body=magline.Req(101, bytes(16), b"x"))
+        call.say("s2c", cipher.seal_data(MAGLINE_PROTOCOL.encode(request)))
+    # Neither port is known and no SYN was captured, so the end with the higher port counts as the
+    # client, and the request comes from the server.
+    write(path, call.packets)
+    ends = {"c2s_enc": KEY.hex(), "s2c_enc": OTHER.hex(), "c2s_iv": "00" * 12, "s2c_iv": "00" * 12}
+    log = tmp_path / "keys.jsonl"
+    log.write_text(json.dumps({"protocol": "magline", **ends}))
+    assert bodies(path, log) == [(False, b"x")] * 6
+    assert differences([str(path)], keys=[str(log)]) == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_keys_open_what_comes_after_their_name(tmp_path: Path, whole: bool) -> None:
+    """Whatever the windows, and where a message was lost between."""
+    keys = {bytes([number]) * 32: key for number, key in enumerate((KEY, OTHER))}
+    call = Call(MAGLINE_PROTOCOL.port or 0)
+    call = call.open() if whole else call
+    lines = []
+    for number, (random, key) in enumerate(keys.items()):
+        cipher = RecordCipher(DirectionKeys(key, bytes(12), KEY))
+        syn = MAGLINE_PROTOCOL.encode(magline.Frame(seq=1, body=magline.Syn(random, bytes(32))))
+        for seq, part in enumerate((syn[:9], syn[9:]), 1 + 2 * number):
+            push = magline.Frame(seq=seq, body=magline.Psh(501, bytes(16), b"x"))
+            call.say("c2s", part)
+            call.say("s2c", cipher.seal_data(MAGLINE_PROTOCOL.encode(push)))
+        ways = {"s2c_enc": key.hex(), "s2c_iv": "00" * 12}
+        lines.append(json.dumps({"protocol": "magline", "client_random": random.hex(), **ways}))
+    path = write(tmp_path / "a.pcap", call.close().packets)
+    log = tmp_path / "keys.jsonl"
+    log.write_text("\n".join(lines))
+    wanted = reference_rows([path], [str(log)])
+    for window_bytes in (1, 200, 1 << 20):
+        assert unlike(columnar_rows([path], [str(log)], window_bytes), wanted) == []
+    opened = [body for _, body in bodies(path, log)]
+    assert opened.count(b"x") == (2 if whole else 1)
+
+
 def test_closed_connections_are_removed() -> None:
     ring = KeyRing()
     ways = {f"{way}_{name}": "00" * size for way in ("c2s", "s2c") for name, size in _SIZES}
@@ -184,3 +235,11 @@ def test_bodies_without_a_mark_are_opened_by_both_readers(tmp_path: Path) -> Non
     assert [row["sealed"] for row in rows] == [False, False]
     assert rows[0]["body"] == b"news"
     assert rows[1]["comet"]["message_list"]["messages"][0]["content"] == b"news"
+
+
+def test_a_key_name_of_invalid_text_is_the_same_in_both_readers() -> None:
+    """And it can be saved: a saved state has no other text than UTF-8."""
+    name = b"a\xff".decode("utf-8", "surrogateescape")
+    raw = COMET_PROTOCOL.encode(comet.Auth(client_id=name, token="throw-away"))
+    frame, _ = COMET_PROTOCOL.decode(raw, direction="c2s")
+    assert Describer(COMET_PROTOCOL).key_name(frame) == "a\ufffd"

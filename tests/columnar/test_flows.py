@@ -60,7 +60,7 @@ def crowd(rng: random.Random, count: int, pairs: int) -> bytes:
 def test_a_crowd(tmp_path: Path, connections: int) -> None:
     rng = random.Random(connections)
     path = tmp_path / "crowd"
-    path.write_bytes(crowd(rng, 12_000, 3_000))
+    path.write_bytes(crowd(rng, 4_000, 1_500))
     expected = by_reference([path], {7300}, connections=connections)
     for window_bytes in (10_000, 1 << 24):
         found = by_front_end([path], {7300}, window_bytes=window_bytes, connections=connections)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.capture.tcp_made import Call, write
 from tests.columnar.folding import differences, engine_rows, fold_rows
 from tests.columnar.folding_scenes import window_of
+from tests.lake.lakes import columnar_rows, reference_rows, unlike
 from tests.records.scenes import SECOND, ask, closed, fault, message
 
 from wirelake.columnar.fold import Fold, TunnelFold
 from wirelake.columnar.fold.event_builder import id_hash
+from wirelake.protocols.tny import layout as tny
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.rows import Event, Fact, Opened
 from wirelake.records.tunnels import tunnel_connection
@@ -220,3 +225,15 @@ def test_what_a_link_may_hide_stays_hidden_when_it_ends(
     windows = [window_of(events[:4]), window_of(events[4:])]
     for steps in ([(2, 1)], [(1, 1), (2, 1)]):
         assert differences(engine_rows(windows), fold_rows(windows, steps)[-1]) == []
+
+
+def test_what_one_packet_carries_and_says_about_a_tunnel_keeps_its_order(tmp_path: Path) -> None:
+    ids = {"instance_id": 7, "tunnel_id": 1}
+    call = tny.TunnelRelay(message=tny.Message(id=5, protocol=1001), **ids)
+    connect = tny.TunnelConnect(ip=b"\x0a\0\0\1", port=9, **ids)
+    frames = [RELAY.encode(tny.RelayPacket(id=1, arguments=each)) for each in (call, connect)]
+    packets = Call(RELAY.port or 0).open().say("c2s", b"".join(frames)).packets
+    path = write(tmp_path / "a.pcap", packets)
+    found = columnar_rows([path], [])
+    assert unlike(found, reference_rows([path], [])) == []
+    assert ["'cause': 'replaced'" in row for row in found["calls"]] == [True]

@@ -100,3 +100,25 @@ def test_calls_of_idle_connections_expire(monkeypatch: pytest.MonkeyPatch) -> No
     busy = window_of([ask(60 * SECOND, number, connection=2) for number in range(3)])
     [call] = _rows(fold.window(busy), "calls")
     assert (call["connection"], call["outcome"]) == (1, "answered")
+
+
+def test_an_answered_call_of_a_silent_connection_becomes_final_in_time() -> None:
+    """However few wait: a live capture would not show it before its end."""
+    fold = Fold()
+    opened = [Opened(each, each) for each in (1, 2)]
+    fed = [*opened, ask(10, 5, connection=1), answer(20, 5, connection=1)]
+    assert _rows(fold.window(window_of(fed)), "calls") == []
+    [call] = _rows(fold.window(window_of([ask(30 * SECOND, connection=2)])), "calls")
+    assert (call["connection"], call["response_ns"]) == (1, 20)
+
+
+def test_an_early_fold_yields_a_call_once_with_its_answer() -> None:
+    fold = Fold(early=True)
+    fed = [Opened(1, 1), ask(10, 5, connection=1), answer(20, 5, connection=1)]
+    [call] = _rows(fold.window(window_of(fed)), "calls")
+    assert (call["response_ns"], call["outcome"]) == (20, "answered")
+    assert _rows(fold.window(window_of([answer(30, 5, connection=1)])), "calls") == []
+    later = [ask(40 * SECOND, 5, connection=1), answer(41 * SECOND, 5, connection=1)]
+    [call] = _rows(fold.window(window_of(later)), "calls")
+    assert call["request_ns"] == 40 * SECOND
+    assert _rows(fold.finish(), "calls") == []

@@ -13,7 +13,9 @@ from tests.columnar.folding_scenes import window_of
 from tests.records.scenes import ask
 
 from wirelake.columnar.fold import calls, kernels, memory, tables, tunnel_kernels
-from wirelake.columnar.read.warm import warm_folds
+from wirelake.columnar.read.options import ReadOptions
+from wirelake.columnar.read.reader import read_batches
+from wirelake.columnar.read.warm import sample_protocol, small_captures, warm_folds
 from wirelake.traffic import simulate
 
 pytestmark = pytest.mark.slow
@@ -48,3 +50,9 @@ def test_warm_starts_no_thread() -> None:
         [sys.executable, "-c", _THREADS], capture_output=True, text=True, check=False
     )
     assert run.returncode == 0, run.stderr
+
+
+def test_each_of_the_small_captures_is_one_message(tmp_path: Path) -> None:
+    for path in small_captures(tmp_path):
+        batches = read_batches([path], ReadOptions(force_protocol=sample_protocol()))
+        assert sum(batch.num_rows for batch in batches) == 1, path.name

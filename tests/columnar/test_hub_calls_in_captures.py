@@ -33,6 +33,7 @@ from wirelake.records.deliveries import DeliveriesEngine
 from wirelake.records.engine import feed_event
 from wirelake.records.rollups import rollup
 from wirelake.records.rows import in_order
+from wirelake.records.tunnels import tunnel_connection
 
 pytestmark = pytest.mark.slow
 
@@ -254,7 +255,7 @@ def test_clients_of_calls_and_connections(tmp_path: Path, protocol: str) -> None
     assert second["previous_connection"] == first["connection"]
 
 
-@pytest.mark.parametrize("protocol", ["esnp", "tny", "magline"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_notifications_and_acknowledgements(tmp_path: Path, protocol: str) -> None:
     paths, keys = _capture(tmp_path, protocol)
     (table,) = engine_tables(["deliveries"], windows_of(paths, keys=keys)).values()
@@ -267,10 +268,34 @@ def test_notifications_and_acknowledgements(tmp_path: Path, protocol: str) -> No
         "n4": ("acked", 1, 1),
     }
     clients = {name: row["client"] for name, row in found.items()}
-    assert clients == {"n1": "alice", "n2": "alice", "n3": "alice", "n4": None}
-    assert found["n2"]["first_connection"] != found["n2"]["acked_connection"]
+    one_tunnel = protocol == "relay"  # on three links: it keeps its client
+    last = "alice" if one_tunnel else None
+    assert clients == {"n1": "alice", "n2": "alice", "n3": "alice", "n4": last}
+    assert (found["n2"]["first_connection"] == found["n2"]["acked_connection"]) is one_tunnel
+    if one_tunnel:
+        assert found["n1"]["first_connection"] == tunnel_connection(1, 2)
     published = {row["published_ns"] for name, row in found.items() if name != "n3"}
     assert published == {TS_MS * 1_000_000}
+
+
+@pytest.mark.parametrize("lost", ["c2s", "s2c", None])
+def test_a_gap_of_a_link_may_hide_acknowledgements_in_its_tunnels(
+    tmp_path: Path, lost: Direction | None
+) -> None:
+    peers = Relay()
+    call = Call(peers.port).open()
+    call.say("c2s", peers.ask(1, AUTH.number, {"id": "alice", "token": "x"}))
+    call.say("s2c", peers.answer(1, AUTH.number, {"id": "alice"}))
+    call.say("s2c", peers.notify({"id": "n1", "topic": "@t", "content": "x", "ts": 1}))
+    if lost is not None:
+        call.lose(lost, 60)
+    call.say("c2s", peers.ask(2, ECHO, {})).say("s2c", peers.answer(2, ECHO, {})).close()
+    windows = windows_of([str(write(tmp_path / "gap.pcap", call.packets))])
+    wanted = engine_rows(windows)
+    assert differences(wanted, read_rows(windows)) == []
+    (table,) = engine_tables(["deliveries"], windows).values()
+    (row,) = table.to_pylist()
+    assert (row["client"], row["outcome"]) == ("alice", "unknown" if lost == "c2s" else "unacked")
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -284,7 +309,7 @@ def test_folds_agree_with_engines(tmp_path: Path, protocol: str) -> None:
         assert differences(wanted, given) == []
 
 
-@pytest.mark.parametrize("protocol", ["esnp", "tny"])
+@pytest.mark.parametrize("protocol", ["esnp", "tny", "relay"])
 def test_the_reference_reader_gives_engines_the_same(tmp_path: Path, protocol: str) -> None:
     """Its rows are dicts, not batches: publication times are found in them, too."""
     paths, _ = _capture(tmp_path, protocol)

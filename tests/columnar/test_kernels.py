@@ -66,9 +66,48 @@ def add(given):
 print(add({name}(np.zeros(1, np.int64))))
 """
     for name in ("Before", "After"):
-        (tmp_path / "renamed.py").write_text(source.format(name=name), encoding="utf-8")
-        code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import renamed"
-        run = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=False
-        )
-        assert (run.returncode, run.stdout) == (0, "1\n"), run.stderr
+        (tmp_path / "main_part.py").write_text(source.format(name=name), encoding="utf-8")
+        assert _run(tmp_path) == "1\n"
+
+
+_KERNEL = """
+from wirelake.columnar.jit.compiler import digest
+from wirelake.columnar.jit.options import kernel
+import other
+from other import helper
+@kernel
+def add(number):
+    return below(number)
+@kernel
+def below(number):
+    return helper(number) + other.CONSTANT
+print(add(1), len(add.stats.cache_hits), digest(add.py_func))
+"""
+_OTHER = """
+from wirelake.columnar.jit.options import inline
+CONSTANT = {constant}
+@inline
+def helper(number):
+    return number * {factor}
+"""
+
+
+def test_a_cached_kernel_is_used_until_a_helper_or_constant_changes(tmp_path: Path) -> None:
+    (tmp_path / "main_part.py").write_text(_KERNEL, encoding="utf-8")
+    digests = []
+    for constant, factor, hits in ((10, 2, 0), (10, 2, 1), (10, 3, 0), (20, 3, 0), (20, 3, 1)):
+        text = _OTHER.format(constant=constant, factor=factor)
+        (tmp_path / "other.py").write_text(text, encoding="utf-8")
+        result, found, digest = _run(tmp_path).split()
+        assert (int(result), int(found)) == (factor + constant, hits)
+        digests.append(digest)
+    assert len(set(digests)) == 3
+
+
+def _run(folder: Path) -> str:
+    """Run `main_part.py` in a new process, and return what it prints."""
+    code = f"import sys; sys.path.insert(0, {str(folder)!r}); import main_part"
+    words = [sys.executable, "-B", "-c", code]
+    run = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    return run.stdout

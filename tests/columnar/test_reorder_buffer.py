@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.columnar.reorder_buffer import TOGETHER_NS, ReorderBuffer
+from tests.columnar.reorder_buffer import ReorderBuffer
 
 from wirelake.capture.tcp.assembly import StreamAssembler
 from wirelake.records.rows import Closed, Event, FaultRow, MessageRow
@@ -55,13 +55,6 @@ def test_all_links_wait_with_one() -> None:
     assert times(held.passed(events)) == [4, 6]
     held.waiting = {}
     assert times(held.passed([Closed(9, 8)])) == [6, 7, 9]
-
-
-def test_links_do_not_wait_for_ever() -> None:
-    held = links()
-    held.waiting = {7: 5}
-    late = 6 + TOGETHER_NS
-    assert times(held.passed([message(late, 99, link=8), message(late, 99, link=7)])) == [late]
 
 
 def test_links_do_not_wait_for_other_connections() -> None:

@@ -10,6 +10,7 @@ import pytest
 from tests.capture.frames_made import talk
 from tests.columnar.differential import _Talk, differences
 from tests.columnar.steps import check_steps
+from tests.lake.lakes import columnar_rows, reference_rows, unlike
 
 from wirelake.capture.format import constants as f
 from wirelake.capture.format.writer import PcapWriter
@@ -85,6 +86,7 @@ def segment(each: _Talk, way: int, payload: bytes, flags: int = make.ACK) -> byt
 
 
 def written(folder: Path, files: list[list[bytes]]) -> list[str]:
+    folder.mkdir(exist_ok=True)
     paths = [folder / f"{number}.pcap" for number in range(len(files))]
     for number, packets in enumerate(files):
         with paths[number].open("wb") as out:
@@ -108,6 +110,47 @@ def test_events_of_one_direction_wait_for_the_other(tmp_path: Path, flags: int) 
         ("s2c", "esnp"),
     ]
     check_steps([(files[:1], 2), (files[1:], 1)])
+
+
+_LOSSY = {
+    "the first bytes are late": [(0, CALL), (1, CALL), "late", (0, CALL)],
+    "the first bytes are lost": [(0, CALL), (1, CALL), "lost", (0, CALL), (0, CALL), (0, CALL)],
+    "those of the other end are lost": [(0, CALL[:9]), (1, CALL), "lost", (1, CALL), (0, CALL[9:])],
+    "a copy differs": [(0, CALL[:3]), (0, CALL[3:9]), (0, CALL[9:12]), "copy", (0, CALL[12:])],
+}
+"""What two ends say on a port that nobody knows, and what happens to the packet before or after."""
+
+
+def lossy(what: str) -> list[bytes]:
+    each = _Talk(1, 5_000)
+    packets = [segment(each, 0, b"", make.SYN), segment(each, 1, b"", make.SYN | make.ACK)]
+    each.seq = [number + 1 for number in each.seq]
+    late: list[bytes] = []
+    for step in _LOSSY[what]:
+        if isinstance(step, tuple):
+            packets.append(segment(each, *step))
+        elif step == "late":
+            late.append(packets.pop(2))
+        elif step == "lost":
+            packets.pop(2 if "first" in what else -1)
+        else:  # of the last packet, which came before the one before it
+            each.seq[0] -= 3
+            packets[3:] = [packets[4], packets[3], segment(each, 0, b"...")]
+    return packets + late
+
+
+@pytest.mark.parametrize("what", _LOSSY)
+def test_the_choice_does_not_depend_on_the_cut(tmp_path: Path, what: str) -> None:
+    packets = lossy(what)
+    [whole] = written(tmp_path / "whole", [packets])
+    files = written(tmp_path / "files", [[each] for each in packets])
+    wanted = reference_rows([Path(whole)], [])
+    assert unlike(columnar_rows([Path(whole)], []), wanted) == []
+    assert unlike(columnar_rows([Path(whole)], [], 1), wanted) == []
+    if what == "a copy differs":
+        [conflict] = [row for row in wanted["faults"] if "conflict" in row]
+        assert "'protocol': 'esnp'" in conflict
+    check_steps([([file], 1 + at % 3) for at, file in enumerate(files)])
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ REFUSED: dict[str, tuple[bytes, str, dict[str, Any]]] = {
         "relay_bad_arguments", RELAY_CONFIG,
     ),
     "relay field number 0": (
-        b"rpk\x0f\0\0\0\0\0\0\0\x03" + bytes(8) + b"\x00\x00",
+        b"rpk\x0f\0\0\0\0\0\0\0\x01" + bytes(8) + b"\x00\x00",
         "relay_bad_arguments", RELAY_CONFIG,
     ),
     "relay message with a tail": (

@@ -103,15 +103,21 @@ def _addresses(out: str) -> dict[str, str]:
 
 def _try(folder: Path, offered: list[str]) -> None:
     """Run the commands as a user would, with `tail` in a second terminal."""
-    top, tail, *others = offered
+    top, tail, sign_on, call, *others = offered
     script = "\n".join(
         [
             "set -eu",
             f"{top} --once > top.txt",
+            sign_on,
             f"{tail} -n 1 --json > tail.txt & tail=$!",
-            # A call is seen only by who reads already: call until the reader has enough.
+            # A reader that is left behind would keep this script's pipes open.
+            "trap 'kill $tail 2>/dev/null || true' EXIT",
+            call,
+            # What the demo kept has finished recordings; this hub has just begun its first.
+            f"until compgen -G 'recordings/*.pcapng'; do {call} > again.txt; done",
             *others,
-            f"while kill -0 $tail 2>/dev/null; do {others[1]} > again.txt; done",
+            # A call is seen only by who reads already: call until the reader has enough.
+            f"while kill -0 $tail 2>/dev/null; do {call} > again.txt; done",
             "wait $tail",
         ]
     )

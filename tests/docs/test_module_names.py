@@ -6,12 +6,16 @@ are looked up in the repository, in `src/wirelake` and in `src/wirelake/protocol
 
 from __future__ import annotations
 
+import functools
 import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from wirelake.protocols.registry import BUILT_IN, find
+from wirelake.wire.views.lua import SHARED_FIELDS, filter_fields
 
 from .page_runner import ROOT
 
@@ -20,8 +24,22 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "README.zh.md", "CONTRIBUTING.md", "SECURITY.md")),
 ]
 FOLDERS = (ROOT, ROOT / "src/wirelake", ROOT / "src/wirelake/protocols", ROOT / "src/wirelake/hub")
-# Not Python: a Wireshark protocol, an Iceberg table and property, a file.
-OTHER = re.compile(r"wirelake\.(weather|calls|commit|lua)\b")
+# Not Python: a Wireshark protocol, an Iceberg table and property, files.
+OTHER = re.compile(r"wirelake\.(weather|parcel|calls|commit|lua|colors)\b")
+
+
+@functools.cache
+def filters() -> frozenset[str]:
+    """Fields and protocols of Wireshark, in every dialect."""
+    protocols = [find(name) for name in BUILT_IN]
+    fields = [
+        each.name
+        for protocol in protocols
+        for dialect in protocol.dialects
+        for each in filter_fields(protocol, dialect)
+    ]
+    names = (f"wirelake.{name}" for name in (*BUILT_IN, *(f"{name}.port" for name in BUILT_IN)))
+    return frozenset((*fields, *names, *(each.name for each in SHARED_FIELDS)))
 
 
 def dotted(text: str) -> Iterator[str]:
@@ -32,7 +50,9 @@ def dotted(text: str) -> Iterator[str]:
 
 
 def resolves(name: str) -> bool:
-    """Whether a dotted name is a module, or an attribute of one."""
+    """Whether a dotted name is a module, an attribute of one, or a field of Wireshark."""
+    if name in filters():
+        return True
     parts = name.split(".")
     for count in range(len(parts), 0, -1):
         try:

@@ -21,7 +21,7 @@ GUIDES = DOCS / "guides"
 RUN_HERE = (
     "captures", "clients", "cluster", "command-line", "declare-a-protocol", "filters", "hub",
     "hub-operations",
-    "hub-security", "own-protocol", "relay", "services", "simulate", "spark",
+    "hub-security", "live", "own-protocol", "relay", "services", "simulate", "spark", "wireshark",
 )  # fmt: skip
 RUN_WITH_THE_LAKE = ("lake", "lake-operations")
 # Pages without commands, or whose commands need another machine (they say so).

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from tests.hub.running import running
 
+from wirelake.cli.main import main
 from wirelake.client import connect
+
+Command = Callable[..., str]
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "security.md"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -59,15 +61,24 @@ async def _record(folder: Path) -> Recorded:
     return Recorded(file, ports, tokens)
 
 
-def wirelake(*arguments: str | Path) -> str:
-    """What a command prints."""
-    command = [sys.executable, "-m", "wirelake.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+@pytest.fixture
+def wirelake(capfd: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command, and returns what it prints.
+
+    In this process: a new one may compile kernels for minutes while other tests use the cores.
+    """
+
+    def run(*arguments: str | Path) -> str:
+        capfd.readouterr()
+        code = main([*map(str, arguments)])
+        out, err = capfd.readouterr()
+        assert code == 0, err
+        return out
+
+    return run
 
 
-def places(recorded: Recorded, file: Path, *more: str) -> dict[str, list[str]]:
+def places(wirelake: Command, recorded: Recorded, file: Path, *more: str) -> dict[str, list[str]]:
     """By protocol: the columns of `messages` in which its token is."""
     found: dict[str, list[str]] = {name: [] for name in recorded.tokens}
     text = wirelake("read", file, "--json", *recorded.ports, *more)
@@ -78,23 +89,25 @@ def places(recorded: Recorded, file: Path, *more: str) -> dict[str, list[str]]:
     return found
 
 
-def test_recordings_contain_tokens_and_tables_do_not(recorded: Recorded) -> None:
+def test_recordings_contain_tokens_and_tables_do_not(recorded: Recorded, wirelake: Command) -> None:
     raw = recorded.file.read_bytes()
     clear = {name for name, token in recorded.tokens.items() if token.encode() in raw}
     assert clear == {"esnp", "tny", "comet"}
-    assert not any(places(recorded, recorded.file).values())
-    assert places(recorded, recorded.file, "--reveal") == {
+    assert not any(places(wirelake, recorded, recorded.file).values())
+    assert places(wirelake, recorded, recorded.file, "--reveal") == {
         "esnp": ["esnp"], "tny": ["body"], "magline": ["body"], "comet": ["comet"],
     }  # fmt: skip
 
 
-def test_redacted_copies_contain_no_tokens(recorded: Recorded, tmp_path: Path) -> None:
+def test_redacted_copies_contain_no_tokens(
+    recorded: Recorded, wirelake: Command, tmp_path: Path
+) -> None:
     for name, options in (("plain", []), ("bodies", ["--bodies"])):
         copy = tmp_path / f"{name}.pcapng"
         wirelake("capture", "redact", recorded.file, "-o", copy, *options, *recorded.ports)
         raw = copy.read_bytes()
         assert not any(token.encode() in raw for token in recorded.tokens.values())
-        assert not any(places(recorded, copy, "--reveal").values())
+        assert not any(places(wirelake, recorded, copy, "--reveal").values())
 
 
 def test_the_page_names_where_tokens_are_still_readable() -> None:

@@ -33,6 +33,7 @@ from wirelake.traffic.scenes import provider
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "interop"))
 
+from dissector_calls import call_differences, messages_shown
 from dissector_pcap import capture
 from dissector_streams import compare
 from dissector_tshark import assert_hidden, run
@@ -95,6 +96,20 @@ def test_the_dissector_shows_its_fields_and_masks_the_token(tmp_path: Path) -> N
 def test_the_dissector_agrees_with_the_decoder(tmp_path: Path) -> None:
     streams: list[Any] = [PAYLOADS, [("c2s", PAYLOADS[2][1][:-3] + b"\0\0\0")]]
     assert compare(tmp_path, PROTOCOL, PROTOCOL.dialects[0], streams) == []
+
+
+def test_calls_in_tshark_are_those_of_the_table(tmp_path: Path) -> None:
+    """Info column, links and response times of simulated couriers."""
+    simulate(tmp_path / "sim", size="100KB", protocols=["parcel"], style="tcpdump", jobs=1)
+    script = tmp_path / "parcel.lua"
+    assert main(["dissector", "parcel", "-o", str(script)]) == 0
+    for file in sorted((tmp_path / "sim").glob("*.pcap")):
+        shown, info = messages_shown(script, file)
+        assert any(message.latency is not None for message in shown)
+        assert call_differences(tmp_path, file, shown) == []
+        assert any(text.startswith("request parcels/scan") for text in info)
+        assert any("response parcels/scan: ok" in text for text in info)
+        assert any("response parcels/weigh: unknown_service" in text for text in info)
 
 
 # -- tables ----------------------------------------------------------------------------------------

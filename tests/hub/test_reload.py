@@ -21,6 +21,8 @@ from wirelake.hub.admin import AdminServer
 from wirelake.hub.config import Config, ConfigError, load_config, make_config, restart_keys
 from wirelake.hub.errors import HubError
 from wirelake.hub.hub import Hub
+from wirelake.hub.listeners.esnp import EsnpListener
+from wirelake.hub.listeners.tny_gateway import GatewayListener
 from wirelake.hub.run import _reload
 from wirelake.hub.store import remove_client, rotate_client
 
@@ -197,6 +199,50 @@ def test_restart_keys() -> None:
     assert restart_keys(old, with_limits(old, calls=7)) == []
 
 
+def test_settings_that_need_a_restart_stay(caplog: pytest.LogCaptureFixture) -> None:
+    """Also those that are read later than at the start, such as the name of a gateway's link."""
+
+    async def run() -> None:
+        async with running(listeners=["comet"]) as it:
+            before = it.hub.config
+            changed = make_config(
+                {
+                    "comet": {"port": 4000, "enabled": False},
+                    "gateway": {"name": "other", "dialect": "upstream"},
+                    "record": {"source": "other"},
+                    "admin": {"hosts": ["hub.example"], "connections": 3},
+                    "rights": {"clients": [{"ids": ["a"]}]},
+                    "limits": {"calls": 7},
+                }
+            )
+            for _ in range(2):  # named again with every reload
+                caplog.clear()
+                it.hub.reload(changed)
+                assert "comet.port" in caplog.text
+                assert "gateway.name" in caplog.text
+            found = it.hub.config
+            assert found == it.hub.context.config
+            assert (found.limits, found.rights) == (changed.limits, changed.rights)
+            assert found.admin == msgspec.structs.replace(before.admin, hosts=("hub.example",))
+            for table in ("comet", "gateway", "record", "store"):
+                assert found.table(table) == before.table(table)
+
+    asyncio.run(run())
+
+
+def test_limits_that_do_not_fit_a_listener_that_stays_are_refused() -> None:
+    async def run() -> None:
+        async with running(listeners=["comet"]) as it:
+            before = it.hub.limits
+            with pytest.raises(ConfigError, match="a comet frame holds at most"):
+                it.hub.reload(
+                    make_config({"limits": {"content_bytes": 40_000}, "comet": {"enabled": False}})
+                )
+            assert it.hub.limits == before
+
+    asyncio.run(run())
+
+
 def test_content_that_does_not_fit_a_frame_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"limits\.content_bytes: a comet frame holds at most"):
         make_config({"limits": {"content_bytes": 40_000}})
@@ -219,3 +265,42 @@ def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"[limits]\ncalls = 1 # \xff\n")
     with pytest.raises(ConfigError, match=r"hub\.toml: .*utf-8"):
         load_config(path)
+
+
+def test_authorities_of_outgoing_connections_are_read_again(tmp_path: Path) -> None:
+    """Links of a gateway and routes: one that was removed is not trusted, and all or nothing."""
+    old, new = named(tmp_path, "old"), named(tmp_path, "new")
+    authorities = tmp_path / "authorities.pem"
+    shutil.copy(old.certificate, authorities)
+    tls = {**old.settings, "client_ca": str(authorities)}
+    route = {"server": "127.0.0.1:1", "tls": True, "ca": str(authorities)}
+
+    async def run() -> None:
+        async with running(
+            listeners=["tny", "esnp"],
+            relay={"tls": tls},
+            gateway={"enabled": True, "backends": [{"host": "127.0.0.1", "port": 1, "tls": True}]},
+            tny={"auth": "none"},
+            esnp={"routes": [route]},
+        ) as it:
+
+            def trusted() -> list[Any]:
+                gateway, esnp = it.hub.listeners["tny"], it.hub.listeners["esnp"]
+                assert isinstance(gateway, GatewayListener)
+                assert isinstance(esnp, EsnpListener)
+                contexts = (gateway.backend_tls, esnp.routes[0].tls)
+                return [each.get_ca_certs(True) for each in contexts if each is not None]
+
+            def only(certificate: Certificate) -> list[Any]:
+                return [[ssl.PEM_cert_to_DER_cert(certificate.certificate.read_text())]] * 2
+
+            assert trusted() == only(old)
+            shutil.copy(new.certificate, authorities)
+            it.hub.reload(it.hub.config)
+            assert trusted() == only(new)
+            authorities.write_text("nonsense")
+            with pytest.raises(ConfigError, match=r"relay\.tls|esnp\.routes"):
+                it.hub.reload(it.hub.config)
+            assert trusted() == only(new)
+
+    asyncio.run(run())

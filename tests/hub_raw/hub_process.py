@@ -158,6 +158,10 @@ class HubProcess:
         status = Path(f"/proc/{self.pid}/status").read_text()
         return next(int(row.split()[1]) for row in status.splitlines() if row.startswith("VmRSS"))
 
+    def descriptors(self) -> int:
+        """How many descriptors it has open."""
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
     # -- those who come ----------------------------------------------------------------------
 
     def dial(self, listener: str, timeout_s: float = 20.0) -> Line:

@@ -16,6 +16,9 @@ TIMEOUT_S = 300
 _NO_XML = re.compile("[\ufffe\uffff]")
 """Characters that tshark writes although XML does not know them."""
 
+_SHARED = re.compile(r"_ws\..*|wirelake\.[a-z_]+")
+"""Fields of Wireshark itself, and those that say what a message means: not parts of its layout."""
+
 
 def tshark() -> str:
     """Return the path of tshark; fail without it."""
@@ -95,17 +98,17 @@ def _item(element: ElementTree.Element, prefix: str) -> Item:
         children=[
             _item(child, prefix)
             for child in element
-            if not child.get("name", "").startswith("_ws.")
+            if not _SHARED.fullmatch(child.get("name", ""))
         ],
     )
 
 
 def fields(script: Path) -> dict[str, str]:
-    """The descriptions of the fields that a script registers, by name."""
+    """The descriptions of the fields of protocols that a script registers, by name."""
     found = {}
     for line in run(script, "-G", "fields").splitlines():
         kind, *columns = line.split("\t")
-        if kind == "F" and columns[1].startswith("wirelake."):
+        if kind == "F" and columns[1].startswith("wirelake.") and not _SHARED.fullmatch(columns[1]):
             found[columns[1]] = columns[6] if len(columns) > 6 else ""
     return found
 

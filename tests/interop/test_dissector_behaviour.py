@@ -85,7 +85,8 @@ def test_port_gives_the_direction(tmp_path: Path) -> None:
     output = run(
         script, "-r", str(capture(tmp_path, 9620, payloads)), "-T", "fields", "-e", "_ws.col.Info"
     )
-    assert [line for line in output.splitlines() if "[" not in line] == ["auth", "ok"]
+    shown = [line for line in output.splitlines() if "[" not in line]
+    assert shown == ["request auth", "response auth: ok"]
 
 
 @pytest.mark.parametrize("client", [500, 50_000])

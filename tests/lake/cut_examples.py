@@ -30,7 +30,14 @@ from wirelake.lake.verify.verify import verify
 from wirelake.tables.log import Log
 from wirelake.traffic import simulate
 
-__all__ = ["at_every_commit", "cut_here", "cut_with_spark", "lossy_here", "tunnels_here"]
+__all__ = [
+    "at_every_commit",
+    "cut_here",
+    "cut_with_spark",
+    "lossy_here",
+    "lossy_with_spark",
+    "tunnels_here",
+]
 
 _FAR = 86_400.0
 """A lateness that no simulation exceeds: nothing is settled before all of it is in."""
@@ -82,6 +89,22 @@ def lossy_here(folder: Path, seed: int, *, quick: bool = False) -> list[str]:
     _in_waves(folder, pieces, keys, rng, windows=(None, small))
     given["lake, many steps"] = lake_rows(folder / "lake")
     return [f"{name}: {each}" for name, rows in given.items() for each in unlike(rows, wanted)]
+
+
+def lossy_with_spark(spark: SparkSession, folder: Path, seed: int) -> list[str]:
+    """Lossy traffic: a lake in one step and one in many, with a Spark session."""
+    rng = random.Random(seed)
+    keys = write_lossy(folder / "sim" / "lossy.pcap", folder / "clean", seed)
+    wanted = reference_rows([folder / "sim" / "lossy.pcap"], keys)
+    run(folder / "one", folder / "sim", spark=lambda: spark, keys=keys)
+    pieces = cut(folder / "sim", rng, most_sources=rng.choice([1, 2]), most_files=8)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planning, "_SHARE_BYTES", 1)
+        for wave in waves(pieces, rng, 3):
+            arrive(folder / "in", wave)
+            run(folder / "many", folder / "in", spark=lambda: spark, keys=keys, max_files=2)
+    given = {name: lake_rows(folder / name) for name in ("one", "many")}
+    return [f"{name}: {each}" for name in given for each in unlike(given[name], wanted)]
 
 
 def at_every_commit(folder: Path, seed: int) -> list[str]:

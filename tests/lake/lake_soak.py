@@ -1,9 +1,12 @@
 """Split captures at random, and kill lakes at every part of a step and at random.
 
     python -m tests.lake.lake_soak --cuts 200 --lossy 200 --kills 50 --json soak/lake.json
+    python -m tests.lake.lake_soak --cuts 0 --lossy 200 --kills 0 --jobs 2 --json soak/lossy.json
 
 First many lakes without a JVM, whose captures are cut into files at random, which come in any order
-and steps. Then lossy captures, which both readers and lakes read whole and cut in several ways.
+and steps. Then lossy captures, which both readers and lakes read whole and cut in several ways;
+`--lossy-spark` of them also with lakes of a real Spark session. They take 5 to 8 s each, on one
+core.
 Then lakes that are killed. Each has simulated captures with faults, cut into files, and
 takes one file a step. It is run and killed until it is complete: the driver with its JVM at a part
 of a step, at a random moment or while workers write, or a single worker. After every kill, what can
@@ -16,17 +19,26 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import random
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import msgspec
+from tests import spark_sessions
 from tests.lake.cut_captures import arrive, cut
-from tests.lake.cut_examples import captures_in, cut_here, lossy_here, tunnels_here
+from tests.lake.cut_examples import (
+    captures_in,
+    cut_here,
+    lossy_here,
+    lossy_with_spark,
+    tunnels_here,
+)
 from tests.lake.driver_processes import killed_at, killed_writing, left_over, started, worker_killed
 from tests.lake.lake_driver import Order
 from tests.lake.lakes import PLACES, miscounted, unlike_engines
@@ -58,15 +70,36 @@ def cut_at_random(cuts: int, seed: int) -> list[str]:
     return problems
 
 
-def lossy_at_random(seeds: int, seed: int) -> list[str]:
-    """Reads so many lossy captures in all ways; says what was wrong."""
+def lossy_at_random(seeds: int, jobs: int) -> list[str]:
+    """Reads the lossy captures of the first seeds in all ways; says what was wrong.
+
+    The first ten are those of `make test`.
+    """
     problems: list[str] = []
-    for number in range(seeds):
+    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+        for number, found in enumerate(pool.map(_lossy, range(seeds))):
+            problems += found
+            for each in found:
+                print(each[:300], file=sys.stderr)
+            if number % 20 == 19:
+                print(f"{number + 1} lossy captures", file=sys.stderr)
+    return problems
+
+
+def _lossy(seed: int) -> list[str]:
+    with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder:
+        return [f"lossy, seed {seed}: {each}" for each in lossy_here(Path(folder), seed)]
+
+
+def lossy_with_spark_session(seeds: int) -> list[str]:
+    """As `lossy_at_random`, for lakes of a Spark session."""
+    problems: list[str] = []
+    for seed in range(seeds):
         with tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder:
-            found = lossy_here(Path(folder), seed * 1_000_000 + number)
-        problems += [f"lossy, seed {seed * 1_000_000 + number}: {each}" for each in found]
-        if number % 50 == 49:
-            print(f"{number + 1} lossy captures", file=sys.stderr)
+            found = lossy_with_spark(spark_sessions.local(), Path(folder), seed)
+        problems += [f"lossy with Spark, seed {seed}: {each}" for each in found]
+    if seeds:
+        spark_sessions.stop()
     return problems
 
 
@@ -179,16 +212,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cuts", type=int, default=200, help="lakes of cut captures (default: 200)"
     )
     parser.add_argument("--lossy", type=int, default=200, help="lossy captures (default: 200)")
+    parser.add_argument(
+        "--lossy-spark", type=int, default=10, help="of them, with a Spark session (default: 10)"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default: 2)")
     parser.add_argument("--kills", type=int, default=50, help="how often to kill (default: 50)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the record to FILE")
     chosen = parser.parse_args(arguments)
-    wrong = cut_at_random(chosen.cuts, chosen.seed) + lossy_at_random(chosen.lossy, chosen.seed)
+    wrong = cut_at_random(chosen.cuts, chosen.seed)
+    began = time.monotonic()
+    wrong += lossy_at_random(chosen.lossy, chosen.jobs)
+    wrong += lossy_with_spark_session(min(chosen.lossy, chosen.lossy_spark))
+    lossy_s = time.monotonic() - began
     soak = Soak(chosen.kills, chosen.seed)
     soak.run()
     record = {
         "cuts": chosen.cuts,
         "lossy": chosen.lossy,
+        "lossy_spark": min(chosen.lossy, chosen.lossy_spark),
+        "lossy_seconds": round(lossy_s),
         "kills": soak.kills.total(),
         "by_way": dict(sorted(soak.kills.items())),
         "runs": soak.runs,

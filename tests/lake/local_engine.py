@@ -6,11 +6,10 @@ quick, so that many lakes can be made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from wirelake.lake.engine import run
@@ -29,40 +28,13 @@ def run_here(
     """As `run` of the lake; every source is divided into as many shares as `workers`."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planning, "_SHARE_BYTES", 1)
-        return run.run(lake, captures, spark=lambda: _Here(workers), **options)  # type: ignore[arg-type, return-value]
+        return run.run(lake, captures, workers=_Here(workers), **options)
 
 
-# -- Spark, as far as tasks go ---------------------------------------------------------------------
+class _Here(planning.LocalWorkers):
+    """Workers that are planned for, whose tasks run in this process all the same."""
 
-
-class _Here:
-    """Stands for a session that has so many workers."""
-
-    def __init__(self, workers: int):
-        self.conf = {"spark.master": f"local[{workers}]"}
-
-    def range(self, start: int, stop: int, step: int, partitions: int) -> _Numbers:
-        assert (start, step) == (0, 1)
-        return _Numbers(stop, partitions)
-
-
-class _Numbers:
-    def __init__(self, stop: int, partitions: int):
-        assert partitions == stop
-        self._stop = stop
-
-    def mapInArrow(  # noqa: N802
-        self, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _: object
-    ) -> _Mapped:
-        return _Mapped(self._stop, work)
-
-
-class _Mapped:
-    def __init__(
-        self, stop: int, work: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    ):
-        self._stop, self._work = stop, work
-
-    def collect(self) -> list[dict[str, Any]]:
-        numbers = (pa.record_batch({"id": pa.array([number])}) for number in range(self._stop))
-        return [row for batch in self._work(numbers) for row in batch.to_pylist()]
+    def _results(
+        self, function: Callable[[planning.Task], planning.Result], tasks: Sequence[planning.Task]
+    ) -> Iterable[planning.Result]:
+        return map(function, tasks)

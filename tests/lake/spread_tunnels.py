@@ -64,7 +64,7 @@ def slots_of(folder: Path, rng: random.Random, wild_ns: int | None = None) -> di
 
     With `wild_ns` the first file of the first source ends with a packet of that time.
     """
-    write_tunnels(folder / "relay.pcap", rng)
+    write_tunnels(folder / "relay.pcap", rng, notifications=True)
     opened = _opened(folder / "relay.pcap")
     names = ("gate-a", "gate-b", "gate-c")
     links = {about: rng.choice(names) for about, _ in opened.blocks}
@@ -100,7 +100,7 @@ def advanced(
 
 
 def unlike_engines_in_time(lake: Path) -> list[str]:
-    """Where tunnels and calls of a lake differ from what the engines make of its captures.
+    """Where tunnels, calls and deliveries of a lake differ from those that engines make.
 
     The engines get the events of all sources in time order.
     """
@@ -112,7 +112,7 @@ def unlike_engines_in_time(lake: Path) -> list[str]:
         for window in pipeline.windows():
             events += window_events(window, ReorderBuffer())
     found: list[str] = []
-    for table in ("tunnels", "calls"):
+    for table in ("tunnels", "calls", "deliveries"):
         engine = ENGINES[table]()
         for event in in_order(events):
             feed_event(engine, event)

@@ -17,6 +17,7 @@ from wirelake.lake.engine.watermarks import (
 SECOND = 1_000_000_000
 HOUR = 3600 * SECOND
 NOW = 1_000 * 24 * HOUR
+LATENESS = 600 * SECOND
 
 
 def reached(ts_ns: int, *mtimes_ns: int) -> Reached:
@@ -51,18 +52,18 @@ def test_no_packet_is_younger_than_its_file() -> None:
 
 def test_the_source_that_is_furthest_behind_counts() -> None:
     sources = {"a": reached(NOW), "b": reached(NOW - HOUR)}
-    assert complete_ns(sources) == NOW - HOUR
-    assert expected_ns(sources, 600 * SECOND) == NOW - HOUR
+    assert complete_ns(sources, LATENESS) == NOW - HOUR - LATENESS
+    assert expected_ns(sources, LATENESS) == NOW - HOUR - LATENESS
 
 
 def test_a_source_that_is_a_day_behind_has_ended() -> None:
     sources = {"a": reached(NOW), "b": reached(NOW - 25 * HOUR)}
-    assert complete_ns(sources) == NOW
-    assert expected_ns(sources, 600 * SECOND) == NOW
+    assert complete_ns(sources, LATENESS) == NOW - LATENESS
+    assert expected_ns(sources, LATENESS) == NOW - LATENESS
 
 
 def test_nothing_was_reached_without_sources() -> None:
-    assert (complete_ns({}), expected_ns({}, 0)) == (0, 0)
+    assert (complete_ns({}, 0), expected_ns({}, 0)) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -77,10 +78,29 @@ def test_a_file_that_should_have_come_long_ago_is_not_waited_for(
     files: tuple[int, ...], waits: bool
 ) -> None:
     sources = {"a": reached(NOW), "b": reached(NOW - HOUR, *files)}
-    assert expected_ns(sources, 600 * SECOND) == (NOW - HOUR if waits else NOW)
-    assert complete_ns(sources) == NOW - HOUR
+    furthest = NOW - HOUR if waits else NOW
+    assert expected_ns(sources, LATENESS) == furthest - LATENESS
+    assert complete_ns(sources, LATENESS) == NOW - HOUR - LATENESS
 
 
 def test_captures_that_were_copied_at_once_are_all_waited_for() -> None:
     sources = {"a": reached(NOW, NOW + HOUR), "b": reached(NOW - HOUR, NOW + HOUR)}
     assert expected_ns(sources, 0) == NOW - HOUR
+
+
+def test_nothing_is_settled_from_the_time_since_which_events_wait() -> None:
+    waiting = Reached(NOW, [NOW], NOW - HOUR)
+    for sources in ({"a": waiting}, {"a": waiting, "b": reached(NOW - SECOND)}):
+        assert complete_ns(sources, LATENESS) == expected_ns(sources, LATENESS) == NOW - HOUR - 1
+    assert complete_ns({"a": Reached(NOW, [NOW], NOW - SECOND)}, LATENESS) == NOW - LATENESS
+
+
+def test_unread_captures_settle_nothing() -> None:
+    sources = {"a": reached(NOW)}
+    assert complete_ns(sources, LATENESS, NOW - HOUR) == NOW - HOUR - LATENESS
+    assert expected_ns(sources, LATENESS, NOW + HOUR) == NOW - LATENESS
+
+
+def test_a_source_that_has_ended_holds_nothing_back() -> None:
+    sources = {"a": reached(NOW), "b": Reached(NOW - 25 * HOUR, [NOW], NOW - 26 * HOUR)}
+    assert complete_ns(sources, LATENESS) == NOW - LATENESS

@@ -40,6 +40,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
             "columns": "ts_ns,comet.auth.client_id",
             "filter": "ts_ns > 5",
             "reveal": "TRUE",
+            "include_open": "True",
             "partitions": "7",
             "payload": "hash",
             "mode": "FAILFAST",
@@ -52,6 +53,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
     )
     assert found.paths == ("captures",)
     assert found.partitions == 7
+    assert found.include_open
     assert (found.hashed, found.failfast, found.files) == (True, True, False)
     assert found.pace == Pace(5, 2_000_000, 1.5, 120.0, {"tap": 7, "edge": [9, [3, 4]]})
     assert found.read == ReadOptions(

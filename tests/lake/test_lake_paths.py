@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from wirelake.capture import Recorder
 from wirelake.lake.datasource import paths
 from wirelake.lake.datasource.paths import PathError
 
@@ -117,6 +118,41 @@ def test_a_glob_of_folders_may_have_some_without_captures(make: Make, tmp_path: 
     [wanted] = make("one/a.pcap")
     (tmp_path / "two").mkdir()
     assert captures([f"{tmp_path}/*"]) == [wanted]
+
+
+@pytest.mark.parametrize("path", ["{}", "{}/*"])
+def test_unfinished_recordings_are_reported_or_read(
+    make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    make("day/a-0.pcapng", "day/b-0.pcapng.open", "day/c-0.pcapng", "day/c-0.pcapng.open")
+    (tmp_path / "day" / "b-0.pcapng.open").write_bytes(b"x" * 1_234)
+    asked = [path.format(tmp_path)]
+    assert sources(asked) == [["a-0.pcapng"], ["c-0.pcapng"]]
+    [notice] = caplog.messages
+    assert "skipping 1 unfinished recording in " in notice
+    assert notice.endswith(", 1,234 bytes; set include_open=true to read it")
+    caplog.clear()
+    found = paths.captures(asked, include_open=True)
+    assert [each.path.rsplit("/")[-1] for files in found for each in files] == [
+        "a-0.pcapng",
+        "b-0.pcapng.open",
+        "c-0.pcapng",
+    ]
+    assert not caplog.messages
+
+
+def test_a_recording_that_is_being_written_is_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    recorder = Recorder(str(tmp_path), source="edge")
+    recorder.open(1, ("10.0.0.9", 51_000), ("10.0.0.1", 9_620), "comet", 10**18)
+    try:
+        with pytest.raises(PathError, match="no captures in this folder"):
+            paths.captures([str(tmp_path)], include_open=True)
+    finally:
+        recorder.stop()
+    assert "skipping 1 unfinished recording in " in caplog.text
+    assert "wait until the recorder has completed it" in caplog.text
 
 
 def test_no_path_at_all() -> None:

@@ -71,7 +71,7 @@ def loaded(worker: str) -> list[str]:
         "import sys; from wirelake.lake.spark.daemon import preload; preload(sys.argv[1]);"
         "sys.stderr.write(' '.join(sorted(set(sys.argv[2:]) & set(sys.modules))))"
     )
-    slow = ("pandas", "wirelake.lake.datasource.source", "wirelake.lake.spark.warm")
+    slow = ("pandas", "wirelake.lake.datasource.source", "wirelake.columnar.read.warm")
     found = subprocess.run(
         [sys.executable, "-c", program, worker, *slow], capture_output=True, text=True, check=True
     )
@@ -82,8 +82,8 @@ def loaded(worker: str) -> list[str]:
 def test_the_daemon_of_tasks_has_everything_loaded() -> None:
     assert loaded(TASKS) == [
         "pandas",
+        "wirelake.columnar.read.warm",
         "wirelake.lake.datasource.source",
-        "wirelake.lake.spark.warm",
     ]
 
 

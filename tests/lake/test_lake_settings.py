@@ -41,7 +41,7 @@ def test_a_lake_keeps_its_settings() -> None:
         ([], set(DECODED)),
         (["connections"], {*DECODED, "_connections", "_sign_ons"}),
         (["calls"], {*DECODED, "calls", "_tunnel_events"}),
-        (["deliveries"], {*DECODED, "_delivery_parts", "_publications"}),
+        (["deliveries"], {*DECODED, "_delivery_parts", "_publications", "_tunnel_events"}),
     ],
 )
 def test_tasks_write_no_more_than_is_wanted(

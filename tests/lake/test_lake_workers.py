@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 from pyspark.sql import SparkSession
 
-from wirelake.lake.engine.tasks import workers_of
+from wirelake.lake.engine.spark_workers import workers_of
 from wirelake.lake.spark.session import settings
 
 

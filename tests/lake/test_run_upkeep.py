@@ -11,6 +11,7 @@ from tests.lake.lakes import rows
 from tests.lake.local_engine import run_here
 
 from wirelake.lake.engine import run as running
+from wirelake.lake.engine import streaming
 from wirelake.lake.engine.streaming import _batches
 from wirelake.tables.log import Log
 from wirelake.tables.paths import DamagedError, LakeError
@@ -41,7 +42,7 @@ def test_a_late_file_of_a_stream_is_reported_without_another(
     run_here(lake, folder)
     arrive(simulated, folder, "tap-4.pcap")
     # A stream that is offered nothing.
-    monkeypatch.setattr(running, "follow", lambda *_, idle, **__: idle())
+    monkeypatch.setattr(streaming, "follow", lambda *_, idle, **__: idle())
     outcome = run_here(lake, folder, stream=True)
     assert [(each.name, each.fault) for each in outcome.refused] == [("tap-4.pcap", "late_file")]
     assert run_here(lake, folder, stream=True).commits == 0

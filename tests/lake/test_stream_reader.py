@@ -54,6 +54,22 @@ def test_a_batch_has_what_is_admitted(tmp_path: Path) -> None:
     assert found.latestOffset(end, ALL) == end
 
 
+def test_a_stream_reports_recordings_that_nobody_completes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made(tmp_path, "a-0.pcap", "c-0.pcapng.open", size=1_500)
+    found = stream(tmp_path)
+    for _ in range(2):
+        found.latestOffset(found.initialOffset(), ALL)
+    [notice] = caplog.messages
+    assert notice == (
+        f"wirelake: skipping 1 unfinished recording in {tmp_path}, 1,500 bytes; use 'wirelake"
+        " capture repair' to complete it"
+    )
+    with pytest.raises(OptionError, match="'include_open' does not apply to streams"):
+        stream(tmp_path, include_open="true")
+
+
 def test_settle_and_lateness_are_options(tmp_path: Path) -> None:
     made(tmp_path, "fresh-0.pcap", age_s=5)
     made(tmp_path, "gap-0.pcap", "gap-2.pcap", age_s=60)

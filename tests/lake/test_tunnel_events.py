@@ -63,6 +63,15 @@ def test_events_come_once_and_in_order(tmp_path: Path, seed: int) -> None:
     assert read_events(given.after(12)) == [each for each in wanted if each[0] > 12]
 
 
+def test_files_of_earlier_versions_have_no_notifications(tmp_path: Path) -> None:
+    old = pa.schema([field for field in SCHEMA if field.name not in ("ids", "published_ns")])
+    pq.write_table(pa.Table.from_pylist([event(7)], schema=old), tmp_path / "old")
+    (table,) = EventFiles([str(tmp_path / "old")], 0, 1).all()
+    assert table.schema == SCHEMA
+    (row,) = table.to_pylist()
+    assert (row["ts_ns"], row["ids"], row["published_ns"]) == (7, None, None)
+
+
 def test_events_of_a_link_at_one_time_stay_in_the_order_of_files(tmp_path: Path) -> None:
     first = write(tmp_path / "1", [event(7, number=5), event(7, number=6)])
     second = write(tmp_path / "2", [event(7, number=0), event(7, number=1)])

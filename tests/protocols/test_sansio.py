@@ -275,6 +275,16 @@ def test_timers() -> None:
     assert len(timers) == 0
 
 
+def test_a_session_that_has_ended_has_no_deadlines() -> None:
+    """Whoever called what ended it may still set one."""
+    one = Small()
+    one.timers.set("idle", 7)
+    one.receive_eof()
+    one.timers.set("idle", 8)
+    assert (one.next_timer(), len(one.timers)) == (None, 0)
+    assert Small().next_timer() is None
+
+
 def test_deadlines_act_in_their_order_and_once() -> None:
     one = Small()
     one.timers.set("late", 7)

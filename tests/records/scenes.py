@@ -153,6 +153,10 @@ def _of_hub_calls() -> Iterator[Event]:
     noted: dict[str, Any] = {"protocol": "esnp", "connection": 1, "ids": ["m1"]}
     yield message(0, "event", target="hub/notify", **noted | {"direction": "s2c"})
     yield ask(0, 3, target="hub/ack", **noted)
+    for tunnel, link, ids in product(TUNNELS, LINKS, (["m1"], ["m2", "m3"])):
+        noted = {"protocol": "tny", "connection": tunnel_connection(*tunnel), "ids": ids}
+        yield message(0, "push", target="12", tunnel_link=link, **noted | {"direction": "s2c"})
+        yield ask(0, 4, target="13", tunnel_link=link, **noted)
 
 
 def _of_tunnels() -> Iterator[Event]:

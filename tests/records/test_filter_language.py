@@ -183,6 +183,7 @@ def test_known_answers_win_over_unknown_ones() -> None:
     ("text", "place", "words"),
     [
         ("latncy > 5", "latncy", "unknown column 'latncy'"),
+        ("target == pong", "pong", 'for text, write "pong"'),
         ("coumt > 5", "coumt", "did you mean count"),
         ("client_id == 'x'", "client_id", "did you mean comet.auth.client_id?"),
         ("comet.auth.clientid == 'x'", "comet.auth.clientid", "comet.auth.client_id"),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from wirelake.protocols import registry
 from wirelake.tables.report import plots as axes
 
 SECOND = 1_000_000_000
@@ -27,6 +30,22 @@ def test_durations_are_marked_at_powers_of_ten() -> None:
     close = axes.durations(axes.log(2_000), axes.log(3_000))
     assert close["ticktext"] == ["2 µs", "3 µs"]  # no two powers of ten: the ends
     assert axes.log(0) == 0
+
+
+@given(st.integers(0, 10**12))
+def test_counts_are_marked_at_whole_numbers(highest: int) -> None:
+    axis = axes.counts(highest)
+    assert isinstance(axis["dtick"], int)
+    assert str(axis["dtick"]).rstrip("0") in ("1", "2", "5")
+    assert highest / axis["dtick"] <= 6
+    assert axis["dtick"] == 1 or highest / axis["dtick"] > 2
+
+
+def test_a_protocol_has_the_same_colour_in_every_report() -> None:
+    colours = axes.colours()
+    built_in = [colours[name] for name in registry.BUILT_IN]
+    assert len({*built_in}) == len(built_in)
+    assert colours[None] not in built_in
 
 
 def test_names_go_from_top_to_bottom() -> None:

@@ -15,7 +15,8 @@ def report() -> Report:
     nothing = Overview(0, 0, 0, 0, 0, 0, 0, None, None)
     lists = [name for name, kind in Report.__annotations__.items() if kind.startswith("list")]
     return Report(
-        lake="", commit=None, since_ns=None, until_ns=None, step_ns=1, overview=nothing,
+        lake="", commit=None, since_ns=None, until_ns=None, step_ns=1, complete_ns=None,
+        overview=nothing,
         **{name: [] for name in lists},
     )  # fmt: skip
 
@@ -78,7 +79,41 @@ def test_only_the_whole_is_a_hundred_percent(report: Report) -> None:
     assert [row[at] for row in sheet.rows] == ["99.9 %", "100.0 %", "–"]
 
 
+def test_a_small_part_is_not_nothing() -> None:
+    shares = [words.share_text(part, 10_000) for part in (0, 1, 4, 5, 10_000)]
+    assert shares == ["0.0 %", "< 0.1 %", "< 0.1 %", "0.1 %", "100.0 %"]
+
+
 def test_every_sheet_names_its_minor_columns(report: Report) -> None:
     for sheet in words.sheets(report):
         assert set(sheet.minor) < set(sheet.headings)
         assert len(sheet.numbers) == len(sheet.headings)
+
+
+def test_targets_have_the_names_of_their_protocol() -> None:
+    names = {
+        ("tny", "10"): "hub/auth (10)",
+        ("tny", "1001"): "1001",
+        ("magline", "11"): "hub/subscribe (11)",
+        ("magline", "4097"): "0x1001 (4097)",
+        ("esnp", "10"): "10",
+        ("magline", None): "–",
+        (None, "10"): "10",
+        ("not installed", "10"): "10",
+        ("magline", "\u0661"): "\u0661",
+    }
+    assert {each: words.target_text(*each) for each in names} == names
+
+
+def test_rows_have_what_they_are_sorted_by(report: Report) -> None:
+    row = Coverage(
+        protocol="tny", streams=2, span_bytes=100, gap_bytes=0, duplicate_bytes=0, new_bytes=100,
+        decoded_bytes=50, faulty_bytes=50, undecryptable_bytes=0, ignored_bytes=0,
+    )  # fmt: skip
+    empty = msgspec.structs.replace(row, new_bytes=0)
+    found = msgspec.structs.replace(report, coverage=[row, empty])
+    (sheet,) = [each for each in words.sheets(found) if each.rows]
+    at = sheet.headings.index("decoded %")
+    assert [keys[at] for keys in sheet.keys] == [0.5, None]
+    assert [keys[1] for keys in sheet.keys] == [2, 2]
+    assert sheet.protocols == ["tny", "tny"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from wirelake.capture import Recorder
+from wirelake.capture.tools.repair import repaired_name
 from wirelake.tables.inputs import (
     Admission,
     Capture,
@@ -18,6 +19,7 @@ from wirelake.tables.inputs import (
     discover,
     unchanged,
 )
+from wirelake.tables.names import in_order
 from wirelake.tables.paths import LakeError
 from wirelake.tables.snapshot import Snapshot, Source
 
@@ -113,6 +115,21 @@ def test_a_file_is_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     os.utime(tmp_path / "tap-1.pcap", ns=(5, 5))
     watch.look()
     assert opened_paths[2:] == [str(tmp_path / "tap-1.pcap")]
+
+
+@pytest.mark.parametrize("name", ["tap.pcap", "tap.pcap.gz", "edge-00000000.pcapng"])
+def test_a_repaired_copy_beside_the_damaged_capture_is_not_read_as_well(
+    tmp_path: Path, name: str
+) -> None:
+    damaged = tmp_path / name
+    damaged.write_bytes(b"damaged")
+    copy = repaired_name(damaged)
+    copy.write_bytes(b"repaired")
+    assert [each.path for each in Watch(tmp_path).look()] == [str(damaged)]
+    assert in_order(tmp_path) == [str(damaged)]
+    damaged.unlink()
+    assert [each.path for each in Watch(tmp_path).look()] == [str(copy)]
+    assert in_order(tmp_path) == [str(copy)]
 
 
 def test_recordings_that_are_not_sealed_are_counted_and_read_when_asked(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,24 @@ def test_connection_refused(tmp_path: Path) -> None:
         said = _refusal(HubAddress(f"http://127.0.0.1:{port}", tmp_path), tmp_path)
     assert "no hub answers" in said
     assert "wirelake hub" in said
+
+
+@pytest.mark.parametrize("answer", [b"", b"\0\1no HTTP\r\n\r\n"])
+def test_another_server(tmp_path: Path, answer: bytes) -> None:
+    (tmp_path / "admin.token").write_text("a-throw-away-token-for-a-test\n")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            with server.accept()[0] as peer:
+                peer.recv(1 << 16)
+                peer.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        said = _refusal(HubAddress(url, tmp_path), tmp_path)
+        thread.join()
+    assert said.startswith(f"{url}: not a hub's admin address; expected")
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9680", "https://127.0.0.1:9680", "http://:x", ""])

@@ -415,6 +415,14 @@ def test_a_presence_bit_has_one_field() -> None:
     refused(Bad, "o", "presence bit has already belongs to another field")
 
 
+def test_only_a_layout_without_fields_is_not_parsed() -> None:
+    class Bad(Protobuf):
+        unparsed: ClassVar[tuple[str, ...]] = ("seed",)
+        n: Annotated[PbInt32, Number(1)] = 0
+
+    refused(Bad, "unparsed", "only for a layout without fields")
+
+
 # -- bodies ----------------------------------------------------------------------------------
 
 

@@ -7,6 +7,7 @@
     python.py        the modules that programs may import
     config.py        the configuration of a hub and its error codes
     http.py          the HTTP interface of a hub, and its metrics
+    coverage.py      what the documents define, and the test that uses each part of it
 
 The pages of protocols come from `wirelake.wire.views.markdown`, which users have as
 `wirelake protocols reference`. `make pages` runs this; a test fails when a page is out of date.

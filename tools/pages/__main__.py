@@ -13,7 +13,7 @@ def pages() -> dict[str, str]:
     """Return all pages of the reference, by their paths in its folder."""
     from wirelake.wire.views import markdown
 
-    from . import commands, config, http, python, sessions, tables
+    from . import commands, config, coverage, http, python, sessions, tables, wireshark
 
     return {
         **markdown.pages(),
@@ -23,6 +23,8 @@ def pages() -> dict[str, str]:
         **config.pages(),
         **http.pages(),
         **python.pages(),
+        **coverage.pages(),
+        **wireshark.pages(),
     }
 
 

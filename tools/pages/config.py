@@ -14,10 +14,9 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wirelake.hub.config import Backend, ClientRights, bounds_text, meanings, tables
+from wirelake.hub.config import bounds_text, meanings, tables
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
-from wirelake.protocols.binding import TlsSettings
 
 __all__ = ["pages"]
 
@@ -44,7 +43,6 @@ with a status and the JSON `{"error": code, "message": text}`. Protocol errors a
 [on another page](errors.md).
 
 """
-_INNER: Final = {"tls": TlsSettings, "backends": Backend, "clients": ClientRights}
 _TYPE_NAMES: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
@@ -57,8 +55,19 @@ def _config() -> Iterator[str]:
     yield _CONFIG
     for name, table in tables(registry.BUILT_IN).items():
         yield from _table(f"[{name}]", table)
-    for name, kind in _INNER.items():
+    for name, kind in _inner_tables().items():
         yield from _table(f"{name} = {{ … }}", kind)
+
+
+def _inner_tables() -> dict[str, Any]:
+    """Return the tables that are values of keys, by key."""
+    found = {}
+    for table in tables(registry.BUILT_IN).values():
+        for field in msgspec.structs.fields(table):
+            for kind in (field.type, *get_args(field.type)):
+                if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
+                    found[field.name] = kind
+    return found
 
 
 def _table(title: str, kind: Any) -> Iterator[str]:

@@ -9,9 +9,10 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Final
 
 import click
+from click.exceptions import NoArgsIsHelpError
 from click.shell_completion import CompletionItem
 
 from .completion import prepare
@@ -19,6 +20,9 @@ from .errors import BAD_DATA, BAD_USAGE, INTERRUPTED, CommandError, missing_pack
 from .main import COMMANDS, abandon_output, help_text, place_of
 
 __all__ = ["TOP", "load", "run"]
+
+_QUERY_INTERRUPTED: Final = "Query interrupted"
+"""Message of the error that DuckDB raises after Ctrl-C."""
 
 
 class _Commands(click.Group):
@@ -79,26 +83,31 @@ def run(args: Sequence[str]) -> int:
     except Exception as error:
         if os.environ.get("WIRELAKE_DEBUG"):
             raise
-        line, code = _explain(error, args[0] if args else "")
+        if str(error) == _QUERY_INTERRUPTED:
+            return INTERRUPTED
+        line, code = _explain(error, args)
         click.echo(f"wirelake: {_one_line(line)}", err=True)
         return code
 
 
-def _explain(error: Exception, command: str) -> tuple[str, int]:
+def _explain(error: Exception, args: Sequence[str]) -> tuple[str, int]:
     """Return the line for an error of a command, and its exit code."""
     # Imported here: commands without protocols start faster, and errors may be slow.
     from wirelake.protocols.registry import BrokenProtocolError, RegistryError
+    from wirelake.tables.paths import DamagedError, LakeError
     from wirelake.wire.declare import DeclarationError
     from wirelake.wire.errors import WireError
     from wirelake.wire.paths import AddressError
 
     match error:
         case click.UsageError():
-            return _usage(error), BAD_USAGE
+            return _usage(error, args), BAD_USAGE
         case click.ClickException():
             return error.format_message(), error.exit_code
         case CommandError():
             return str(error), error.code
+        case LakeError():
+            return str(error), BAD_DATA if isinstance(error, DamagedError) else BAD_USAGE
         case BrokenProtocolError() | DeclarationError() | WireError():
             return str(error), BAD_DATA
         case RegistryError() | AddressError():
@@ -109,7 +118,7 @@ def _explain(error: Exception, command: str) -> tuple[str, int]:
         # Packages are imported where they are needed, so any command may find one missing. A module
         # of ours that is missing is a defect.
         case ModuleNotFoundError(name=str(name)) if name.partition(".")[0] != "wirelake":
-            return missing_package(command, name), BAD_USAGE
+            return missing_package(" ".join(args[:2]), name), BAD_USAGE
         # Nested JSON, or a layout that nests without end: the input's fault, not ours.
         case RecursionError() | MemoryError():
             return "the input is too large or nested too deeply", BAD_DATA
@@ -125,13 +134,58 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
 
 
-def _usage(error: click.UsageError) -> str:
-    path: Any = error.ctx.command_path if error.ctx is not None else "wirelake"
-    text = error.format_message()
-    if isinstance(error, click.NoSuchOption):
-        from wirelake.wire.errors import did_you_mean
+def _usage(error: click.UsageError, args: Sequence[str]) -> str:
+    """Return the text for a wrong command line, and where to read more.
 
-        params = error.ctx.command.params if error.ctx is not None else []
-        known = [each for param in params for each in param.opts if each.startswith("--")]
-        text = f"unknown option {error.option_name!r}{did_you_mean(error.option_name, known)}"
-    return f"{text} (see {path} --help)"
+    click's own texts are replaced: they differ from ours in form, and name its types.
+    """
+    path = _command_path(args) if error.ctx is None else error.ctx.command_path
+    return f"{_problem(error)} (see {path} --help)"
+
+
+def _problem(error: click.UsageError) -> str:
+    match error:
+        case click.NoSuchOption():
+            from wirelake.wire.errors import did_you_mean
+
+            params = error.ctx.command.params if error.ctx is not None else []
+            known = [each for param in params for each in param.opts if each.startswith("--")]
+            return f"unknown option {error.option_name!r}{did_you_mean(error.option_name, known)}"
+        case NoArgsIsHelpError(ctx=click.Context(command=click.Group() as group) as ctx):
+            return f"missing subcommand; expected one of {', '.join(group.list_commands(ctx))}"
+        case click.BadOptionUsage():
+            return f"{error.option_name} requires a value"
+        case click.MissingParameter(param=click.Parameter() as param):
+            names = getattr(param.type, "choices", ())
+            expected = f"; expected one of {', '.join(names)}" if names else ""
+            kind = "option" if isinstance(param, click.Option) else "argument"
+            return f"missing {kind} {_name(param, error.ctx)}{expected}"
+        case click.BadParameter(param=click.Parameter() as param, message=text):
+            # Messages begin with the value, in quotes, or with what is wrong about it.
+            name = _name(param, error.ctx)
+            return f"invalid {name} {text}" if text[:1] in "'\"" else f"{name}: {text}"
+        case _:
+            return error.format_message()
+
+
+def _name(param: click.Parameter, ctx: click.Context | None) -> str:
+    """Return the long name of an option, or the name of an argument as `--help` shows it."""
+    if isinstance(param, click.Option):
+        return max(param.opts, key=len)
+    if ctx is None or isinstance(param.type, click.Choice):  # its metavar lists the choices
+        return param.human_readable_name
+    return param.make_metavar(ctx)
+
+
+def _command_path(args: Sequence[str]) -> str:
+    """Return the command, with its subcommand, that a command line names."""
+    # click's parser does not say which command it was parsing for.
+    path: str = "wirelake"
+    command: click.Command = TOP
+    with click.Context(TOP) as ctx:
+        for name in args:
+            found = command.get_command(ctx, name) if isinstance(command, click.Group) else None
+            if found is None:
+                break
+            path, command = f"{path} {name}", found
+    return path

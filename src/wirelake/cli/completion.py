@@ -15,8 +15,10 @@ from click.shell_completion import CompletionItem
 from click.types import StringParamType
 
 from .contexts import context_names
+from .main import COMMANDS, COMPLETE
+from .options import CONTEXT
 
-__all__ = ["SHELLS", "prepare"]
+__all__ = ["SHELLS", "command", "prepare"]
 
 SHELLS: Final = ("bash", "zsh", "fish")
 """The supported shells."""
@@ -31,6 +33,9 @@ def prepare(command: click.Command) -> click.Command:
         kind = param.type
         if type(kind) is click.Choice:
             param.type = _Choice(kind.choices, case_sensitive=kind.case_sensitive)
+        elif number := _NUMBERS.get(type(kind)):
+            param.type = number.__new__(number)
+            vars(param.type).update(vars(kind))  # the range
         elif type(kind) is StringParamType:
             param.type = _text_type(param) or kind
     if isinstance(command, click.Group):
@@ -61,6 +66,50 @@ class _Choice(click.Choice[Any]):
         from wirelake.wire.errors import unknown
 
         return unknown("value", value, self.choices)
+
+
+class _Number(click.ParamType[Any]):
+    """A number whose errors say what is expected."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number."""
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{str(value)!r}; expected {self._expected()}", param, ctx)
+
+    def _expected(self) -> str:
+        noun = "an integer" if self.name == "integer" else "a number"
+        low, high = getattr(self, "min", None), getattr(self, "max", None)
+        limits = []
+        if low is not None:
+            limits.append(f"above {low}" if getattr(self, "min_open", False) else f"at least {low}")
+        if high is not None:
+            limits.append(
+                f"below {high}" if getattr(self, "max_open", False) else f"at most {high}"
+            )
+        return f"{noun}, {' and '.join(limits)}" if limits else noun
+
+
+class _Int(_Number, click.types.IntParamType):
+    name = "integer"
+
+
+class _IntRange(_Number, click.IntRange):
+    name = "integer"
+
+
+class _Float(_Number, click.types.FloatParamType):
+    name = "number"
+
+
+class _FloatRange(_Number, click.FloatRange):
+    name = "number"
+
+
+_NUMBERS: Final[dict[type[Any], type[_Number]]] = {
+    each.__bases__[1]: each for each in (_Int, _IntRange, _Float, _FloatRange)
+}
 
 
 class _Text(StringParamType):
@@ -102,6 +151,8 @@ class LocalPath(StringParamType):
 class _File(LocalPath):
     """The name of a file."""
 
+    _completed_by = "file"
+
     def shell_complete(
         self,
         ctx: click.Context,  # noqa: ARG002 - click's signature
@@ -109,26 +160,19 @@ class _File(LocalPath):
         incomplete: str,
     ) -> list[CompletionItem[str]]:
         """Let the shell complete the name."""
-        return [CompletionItem(incomplete, type="file")]
+        return [CompletionItem(incomplete, type=self._completed_by)]
 
 
-class _Folder(LocalPath):
+class _Folder(_File):
     """The name of a folder."""
+
+    _completed_by = "dir"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Refuse `-`, which would be a folder of that name."""
         if value == "-":
             self.fail("'-'; expected a folder, not standard input or output", param, ctx)
         return super().convert(value, param, ctx)
-
-    def shell_complete(
-        self,
-        ctx: click.Context,  # noqa: ARG002 - click's signature
-        param: click.Parameter,  # noqa: ARG002
-        incomplete: str,
-    ) -> list[CompletionItem[str]]:
-        """Let the shell complete the name."""
-        return [CompletionItem(incomplete, type="dir")]
 
 
 # -- names -------------------------------------------------------------------------------------
@@ -188,3 +232,33 @@ _NAMES: Final[dict[str, Names]] = {
     "context_name": _contexts,
 }
 """Possible values, by the name of a parameter."""
+
+
+# -- wirelake completion --------------------------------------------------------------------------
+
+_HELP = f"""{COMMANDS["completion"]}
+
+Completes commands, options, files, protocols, tables, columns and contexts. bash and zsh read the
+script when they start; fish finds it in its folder of completions.
+
+\b
+Examples:
+  echo 'eval "$(wirelake completion bash)"' >> ~/.bashrc
+  echo 'eval "$(wirelake completion zsh)"' >> ~/.zshrc
+  wirelake completion fish > ~/.config/fish/completions/wirelake.fish
+"""
+
+
+@click.command(name="completion", help=_HELP, context_settings=CONTEXT)
+@click.argument("shell", type=click.Choice(SHELLS))
+def command(shell: str) -> None:
+    """Print the script of a shell."""
+    from click.shell_completion import get_completion_class
+
+    from .app import TOP
+
+    found = get_completion_class(shell)
+    assert found is not None
+    source = found(TOP, {}, "wirelake", COMPLETE).source()
+    # click's script for fish cuts a completion such as `target,status` at its comma.
+    click.echo(source.replace('string split ","', 'string split -m 1 ","'), nl=False)

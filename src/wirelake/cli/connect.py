@@ -34,7 +34,7 @@ from .errors import BAD_DATA, BAD_USAGE, CommandError
 from .options import name_value_pairs, typed_value
 
 if TYPE_CHECKING:
-    from wirelake.client import Client
+    from wirelake.client import CallFailed, Client
     from wirelake.client.settings import Where
     from wirelake.protocols.binding import Binding
 
@@ -48,6 +48,7 @@ __all__ = [
     "client_errors",
     "connected",
     "connection_options",
+    "message_object",
     "run_client",
     "server",
     "server_with_calls",
@@ -122,8 +123,8 @@ def server(word: str | None, connection: dict[str, Any]) -> str:
     context = current_context() if name is None else load_context(name)
     if context.url is None:
         raise click.UsageError(
-            "missing URL (PROTOCOL://HOST:PORT); `wirelake context add` saves one"
-            + ("" if word is None else f", and {word!r} is none")
+            ("missing URL" if word is None else f"{word!r} is not a URL")
+            + "; expected PROTOCOL://HOST:PORT, or a server saved by `wirelake context add`"
         )
     # Id and token belong together: another id on the command line needs its own token.
     given = asdict(context)
@@ -207,6 +208,20 @@ def server_with_calls(url: str, needs: str) -> tuple[Where, Binding]:
     return where, binding
 
 
+def message_object(client: Client, message: Any) -> dict[str, Any]:
+    """Return a message that a client received, in the form of `wirelake decode --json`."""
+    from wirelake.protocols import registry
+    from wirelake.records.exact_json import exact
+    from wirelake.wire.declare import build
+    from wirelake.wire.views.json import to_json
+
+    settings = client.settings
+    dialects = registry.find(settings.where.protocol).dialects
+    dialect = settings.dialect if settings.dialect in dialects else dialects[0]
+    shown: dict[str, Any] = exact(to_json(build(type(message), dialect), message))
+    return shown
+
+
 def _from_environment(option: str) -> bool:
     context = click.get_current_context(silent=True)
     source = None if context is None else context.get_parameter_source(option)
@@ -286,8 +301,25 @@ def run_client(
     Its errors become `CommandError`. If the server is silent or closes the connection, the error
     says what the server speaks instead, if that can be found out.
     """
+    from wirelake.client import CallFailed
+
     with client_errors():
-        return asyncio.run(_contacted(connected(url, **connection, **more), work))
+        client = connected(url, **connection, **more)
+        try:
+            return asyncio.run(_contacted(client, work))
+        except CallFailed as error:
+            if connection["client_id"] is None and _is_auth_required(client, error):
+                raise CommandError(f"{error}; give --id and --token-file") from error
+            raise
+
+
+def _is_auth_required(client: Client, error: CallFailed) -> bool:
+    """Return whether a hub refused a call because the client has not signed on."""
+    from wirelake.protocols import registry
+
+    errors = registry.binding(client.settings.where.protocol).errors
+    # ESNP has no codes, only the text.
+    return error.code == errors.get("auth_required", "") or error.text == "auth required"
 
 
 async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> T:
@@ -450,7 +482,10 @@ class AdminHub:
         try:
             port = parts.port
         except ValueError as error:
-            raise click.UsageError(f"{url}: {error}") from error
+            raise click.UsageError(
+                f"{url}: invalid port or address; expected the hub's admin address, such as"
+                f" {ADMIN_URL}"
+            ) from error
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise click.UsageError(
                 f"invalid URL {url!r}; expected the hub's admin address, such as {ADMIN_URL}"
@@ -539,6 +574,9 @@ class AdminHub:
                 f"{self.url}: invalid admin token; the hub's own is in {_TOKEN_FILE} in its data "
                 f"directory: give {self._token_options}"
             )
+        elif status == http.client.NOT_FOUND and self._path:
+            base = self.url.removesuffix(self._path)
+            text = f"{self.url}: no hub at the path {self._path}; use {base}"
         elif status == http.client.NOT_FOUND and is_get:
             text = (
                 f"{self.url}: the hub does not support {path}; it is older than this command: "

@@ -32,10 +32,19 @@ EXTRAS: Final = {
     "follow": "cli,columnar",
     "hub": "cli,hub",
     "lake": "cli,lake,java",
+    "lake compact": "cli,tables",
+    "lake expire": "cli,tables",
+    "lake export": "cli,tables",
+    "lake report": "cli,report",
+    "lake sql": "cli,tables",
+    "lake status": "cli,tables",
+    "listen": "cli,columnar",
     "read": "cli,columnar",
+    "report": "cli,columnar,report",
     "simulate": "cli,columnar",
+    "sql": "cli,columnar,tables",
 }
-"""The extras with everything that a command needs; commands not listed need `cli`."""
+"""The extras with everything that a command or subcommand needs; commands not listed need `cli`."""
 
 
 class CommandError(Exception):
@@ -56,7 +65,11 @@ def unknown_name(
 
 
 def missing_package(command: str, name: str) -> str:
-    """Return the text for a package that a command needs and that is not installed."""
+    """Return the text for a package that a command needs and that is not installed.
+
+    `command` is a command, with its subcommand if it has one.
+    """
     from wirelake.wire.errors import missing_dependency
 
-    return missing_dependency(name.partition(".")[0], EXTRAS.get(command, "cli"))
+    extras = EXTRAS.get(command) or EXTRAS.get(command.partition(" ")[0], "cli")
+    return missing_dependency(name.partition(".")[0], extras)

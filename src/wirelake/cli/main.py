@@ -22,9 +22,12 @@ COMMANDS = {
     "decode": "Decode bytes: a tree with the bytes of each field, or JSON.",
     "encode": "Encode JSON, as decode --json prints it, to bytes.",
     "conform": "Run test vectors.",
-    "dissector": "Write a dissector for Wireshark and tshark.",
+    "dissector": "Write or install a dissector for Wireshark and tshark.",
     "capture": "Summarize, repair and redact capture files.",
     "read": "Read captures as tables: messages, calls, connections and more.",
+    "sql": "Query captures with SQL: the tables of a lake, without making one.",
+    "report": "Report traffic, latency and errors of captures, as text, JSON or HTML.",
+    "listen": "Print the messages and calls on an interface as they happen.",
     "follow": "Print one connection of a capture as a conversation.",
     "lake": "Maintain tables from a folder of captures, and query them.",
     "hub": "Run the server: all protocols, services, topics and inboxes.",
@@ -46,16 +49,18 @@ COMMANDS = {
 
 _PLACES = {
     "call": "commands.call.call",
+    "client": "commands.accounts.client",
+    "completion": "completion.command",
     "conform": "commands.protocols.conform",
     "decode": "decode.command.command",
     "demo": "demo.command.command",
-    "dissector": "commands.protocols.dissector",
     "lake": "lake.command.command",
     "ping": "commands.call.ping",
     "publish": "commands.pubsub.publish",
     "read": "read.command.command",
     "subscribe": "commands.pubsub.subscribe",
     "top": "top.command.command",
+    "user": "commands.accounts.user",
 }
 """Module and attribute of commands that share a module or have a package; the others are the
 attribute `command` of the module of their name in `commands`."""
@@ -115,6 +120,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run(args)
     except BrokenPipeError:
         return abandon_output()
+    except OSError as error:  # of `--help`; `run` reports those of commands
+        sys.stderr.write(f"wirelake: standard output: {error.strerror}\n")
+        abandon_output()
+        return 2
     # The exit code of a shell for SIGINT: 128 and the number of the signal.
     except KeyboardInterrupt:
         return 130

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from .errors import BAD_USAGE, CommandError, unknown_name
-from .output.text import counted, print_notice
+from .output.text import print_notice
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction
@@ -34,9 +34,11 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTEXT",
     "FORMATS",
+    "Command",
     "Group",
     "Reading",
     "TimePoint",
+    "admission_options",
     "captures",
     "check_dialect",
     "check_direction",
@@ -64,6 +66,10 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_w
 
 class Group(click.Group):
     """A group that reports unknown subcommands in one line, with suggestions."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the subcommands in the order of their declaration."""
+        return list(self.commands)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -112,6 +118,8 @@ def name_value_pairs(option: str, given: Iterable[str], form: str = "NAME=VALUE"
         name, separator, value = text.partition("=")
         if not separator or not name:
             raise click.UsageError(f"invalid {option} {text!r}; expected {form}")
+        if name in values:
+            raise click.UsageError(f"duplicate {option} {name!r}")
         values[name] = value
     return values
 
@@ -235,6 +243,7 @@ _UNFINISHED: Final = ".open"
 _PORT_EXAMPLE: Final = "9999=comet"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+"""A command, or its function, that options are added to."""
 
 
 @dataclass(frozen=True)
@@ -318,14 +327,41 @@ def open_option(command: Command) -> Command:
     return decorated
 
 
-def captures(paths: Iterable[str], *, include_open: bool = False) -> list[str]:
+def admission_options(command: Command) -> Command:
+    """Add the options that decide when a lake reads a capture."""
+    lateness = click.option(
+        "--lateness",
+        "lateness_s",
+        type=duration,
+        default="600",
+        show_default=True,
+        metavar="SECONDS",
+        help="Maximum time to wait for a missing predecessor of a capture.",
+    )
+    settle = click.option(
+        "--settle",
+        "settle_s",
+        type=duration,
+        default="10",
+        show_default=True,
+        metavar="SECONDS",
+        help="Time since the last write after which a capture is complete.",
+    )
+    decorated: Command = lateness(settle(command))
+    return decorated
+
+
+def captures(
+    paths: Iterable[str], *, include_open: bool = False, standard_input: bool = False
+) -> list[str]:
     """Return the files to read, each once; a folder becomes its captures, source by source.
 
     Unfinished recordings in folders are skipped with a notice, unless `include_open` is set.
+    `standard_input` allows `-`.
     """
     files: dict[str, None] = {}
     for path in paths:
-        if path == "-":
+        if path == "-" and not standard_input:
             raise CommandError(
                 "captures cannot be read from standard input: give a FILE", BAD_USAGE
             )
@@ -339,20 +375,21 @@ def captures(paths: Iterable[str], *, include_open: bool = False) -> list[str]:
 
 
 def _in_folder(folder: Path, include_open: bool) -> list[str]:
+    from wirelake.tables.inputs import skipped_text
     from wirelake.tables.names import CAPTURE, in_order
 
-    names = sorted(each.name for each in folder.iterdir() if each.is_file())
+    names = {each.name for each in folder.iterdir() if each.is_file()}
     unfinished = [
         name
         for name in names
-        if name.endswith(_UNFINISHED) and CAPTURE.fullmatch(name.removesuffix(_UNFINISHED))
+        if name.endswith(_UNFINISHED)
+        and CAPTURE.fullmatch(name.removesuffix(_UNFINISHED))
+        # Repaired: the copy has everything.
+        and name.removesuffix(_UNFINISHED) not in names
     ]
     if unfinished and not include_open:
-        size = sum((folder / name).stat().st_size for name in unfinished)
-        print_notice(
-            f"skipping {counted(len(unfinished), 'unfinished recording')} in {folder},"
-            f" {size:,} bytes; add --include-open to read them"
-        )
+        sizes = [(folder / name).stat().st_size for name in unfinished]
+        print_notice(skipped_text(folder, sizes, "add --include-open to read"))
     # In the order of a lake: by name, tap.pcap10 would be read before tap.pcap2.
     finished = in_order(folder, unfinished if include_open else ())
     if not finished:

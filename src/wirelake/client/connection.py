@@ -54,7 +54,7 @@ from wirelake.protocols.hub_calls import (
     content_of,
 )
 from wirelake.protocols.sansio import Closed, Event, Failed, Session, SessionError
-from wirelake.wire.errors import invalid
+from wirelake.wire.errors import invalid, unknown
 
 from .errors import (
     AuthFailed,
@@ -117,6 +117,12 @@ class ClientConnection(asyncio.Protocol, ABC):
     """Whether a call can be answered in parts, with `stream`."""
     has_traces: ClassVar[bool] = False
     """Whether a call can report the servers that it passes."""
+    has_parts: ClassVar[bool] = False
+    """Whether a request can be sent in parts."""
+    has_events: ClassVar[bool] = False
+    """Whether a client can send events, with `announce`."""
+    has_messages: ClassVar[bool] = False
+    """Whether a `Result` has the message of the response."""
     CALL_OPTIONS: ClassVar[frozenset[str]] = frozenset()
     """Options of a call: fields of the protocol that are neither its target nor its arguments."""
 
@@ -185,7 +191,8 @@ class ClientConnection(asyncio.Protocol, ABC):
         """Raise Unsupported for an option that calls of this protocol do not have."""
         for name in options:
             if name not in cls.CALL_OPTIONS:
-                raise Unsupported(f"{cls.protocol} has no {name}")
+                text = unknown("field", name, sorted(cls.CALL_OPTIONS))
+                raise Unsupported(f"{cls.protocol}: {text}")
 
     def start_call(
         self,

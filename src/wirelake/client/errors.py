@@ -74,6 +74,10 @@ class Unsupported(BadCall):
     """The protocol does not support this; nothing was sent."""
 
 
+NO_CODE: Final = "error"
+"""The code of a refusal that has none, as in ESNP."""
+
+
 class _Answered(ClientError):  # noqa: N818
     """A refusal: a code of the protocol, and a text if it has one."""
 
@@ -89,7 +93,9 @@ class _Answered(ClientError):  # noqa: N818
     def named(self, names: Mapping[str, str], prefix: str = "") -> str:
         """Return the message with other names of options; those without one get the prefix."""
         text = self._text(lambda name: names.get(name, f"{prefix}{name}"))
-        return f"{text} ({self.code})" if text else str(self.code)
+        if not text:
+            return str(self.code)
+        return text if self.code == NO_CODE else f"{text} ({self.code})"
 
 
 class CallFailed(_Answered):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import functools
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from wirelake.protocols.esnp.address import Address as Parsed
@@ -26,6 +26,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
+from wirelake.protocols.esnp.protocol import PROTOCOL
 from wirelake.protocols.esnp.session import (
     Announced,
     Answered,
@@ -38,9 +39,10 @@ from wirelake.protocols.esnp.values import BASIC, data_rows, values_of, var_of
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import WireError, invalid
+from wirelake.wire.views.json import from_json
 
 from .connection import ClientConnection, Push, Result, notification_of
-from .errors import AuthFailed, BadCall, BadOption, ClientError, Timeout
+from .errors import NO_CODE, AuthFailed, BadCall, BadOption, ClientError, Timeout
 from .errors import CallFailed as Failure
 from .settings import Where
 
@@ -116,7 +118,17 @@ def _option_rows(options: Mapping[str, Any]) -> list[Row]:
     if "source" in options:
         pairs = address_to_pairs(_parse_target(options["source"]))
         rows += [SourceAddress(kind=kind, value=value) for kind, value in pairs]
-    return [*rows, *options.get("rows", ())]
+    return [*rows, *_given_rows(options.get("rows", ()))]
+
+
+def _given_rows(given: Sequence[Any]) -> list[Row]:
+    """Return rows; a dict describes one, in the form that `wirelake decode --json` prints."""
+    try:
+        described = [each for each in given if isinstance(each, Mapping)]
+        made = iter(from_json(PROTOCOL.model(), {"rows": described}).rows)
+    except (WireError, TypeError) as error:
+        raise BadCall(f"rows: {error}") from error
+    return [next(made) if isinstance(each, Mapping) else each for each in given]
 
 
 def read_body(messages: Iterable[Message]) -> tuple[bytes, dict[str, Any]]:
@@ -148,6 +160,9 @@ class EsnpConnection(ClientConnection):
     protocol: ClassVar[str] = "esnp"
     has_streams: ClassVar[bool] = True
     has_traces: ClassVar[bool] = True
+    has_parts: ClassVar[bool] = True
+    has_events: ClassVar[bool] = True
+    has_messages: ClassVar[bool] = True
     CALL_OPTIONS: ClassVar[frozenset[str]] = frozenset(
         {"info", "trace", "headers", "session_info", "xdata", "source", "flags", "rows"}
     )
@@ -188,7 +203,8 @@ class EsnpConnection(ClientConnection):
 
         Options: `info`, `trace`; `headers` and `session_info`, values by name; `xdata`, values or
         bytes by number, or pairs; `source`, an address or URL; `flags`, numbers from 128 on; `rows`
-        of the application. They are sent with the first message of a request in parts.
+        of the application, each a row or a dict that describes one. They are sent with the first
+        message of a request in parts.
         """
         return self._start(target, arguments, timeout_s, options, None)
 
@@ -305,7 +321,7 @@ class EsnpConnection(ClientConnection):
             return
         if event.error is not None:
             del self._open[number]
-            self.fail(number, Failure("error", event.error))
+            self.fail(number, Failure(NO_CODE, event.error))
             return
         if call.each is None:
             call.messages.append(event.message)

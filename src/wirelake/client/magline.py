@@ -25,7 +25,7 @@ from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
 from .connection import ClientConnection, NumberedConnection, Push, Result, pushed
-from .errors import BadCall, BadOption, ConnectionLost, Timeout
+from .errors import BadCall, BadOption, ConnectionLost, OptionText, Timeout
 from .errors import CallFailed as Failure
 from .errors import Refused as HandshakeRefused
 
@@ -73,6 +73,19 @@ class MaglineConnection(NumberedConnection):
             ) from error
         return ClientSession(options, key=key, entropy=os.urandom, now=now)
 
+    def _refusal(self, number: int) -> str | OptionText:
+        """Return why the server refused the handshake, as far as that can be known."""
+        settings = self.settings
+        if number != ErrorNumber.HANDSHAKE:
+            return _error_name(number)
+        if settings.pinned is not None:
+            return lambda name: f"the server has another key; check {name('pinned')}"
+        if settings.psk is not None:
+            return lambda name: f"the server does not have this shared key; check {name('psk')}"
+        return lambda name: (
+            f"the server does not accept anonymous clients; use {name('pinned')} or {name('psk')}"
+        )
+
     def begin(self) -> None:
         """Send SYN, or reSYN."""
         self._handshake: asyncio.Future[None] = self.wait_for(_HANDSHAKE)
@@ -89,7 +102,7 @@ class MaglineConnection(NumberedConnection):
             # The server's reason is an event before the end of the connection. A failed key
             # agreement has none (section 4.4): the client closes, and the session's reason tells.
             if self._refused is not None:
-                raise HandshakeRefused(self._refused, _error_name(self._refused)) from error
+                raise HandshakeRefused(self._refused, self._refusal(self._refused)) from error
             if self.reason.startswith("handshake_failed"):
                 raise HandshakeRefused(
                     "handshake_failed", "the server's key does not match"

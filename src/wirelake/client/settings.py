@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import Binding
-from wirelake.wire.errors import invalid, unknown
+from wirelake.wire.errors import did_you_mean, invalid, unknown
 
 from .errors import BadCall, BadOption
 
@@ -168,13 +168,16 @@ def parse_where(url: str) -> Where:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
-        raise BadCall(f"{url}: {error}") from error
+        raise BadCall(f"{url}: invalid port or address; expected PROTOCOL://HOST:PORT") from error
     found = _scheme(parts.scheme)
     if found is None:
         bound = registry.all_bindings()[0].items()
         names = [name for name, binding in bound if binding.client is not None]
         expected = ", ".join(f"{name}://, {name}s://" for name in names)
-        raise BadCall(f"{url}: expected a URL with one of {expected}")
+        similar = did_you_mean(parts.scheme, names) if parts.scheme else ""
+        raise BadCall(f"{url}: expected a URL with one of {expected}{similar}")
+    if port == 0:
+        raise BadCall(f"{url}: {invalid('port', port, '1-65535')}")
     if not parts.hostname:
         raise BadCall(f"{url}: missing host; expected {parts.scheme}://HOST:PORT")
     if parts.username is not None or parts.password is not None:

@@ -6,11 +6,17 @@ import asyncio
 import os
 import time
 from collections import deque
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, cast
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import Event, SessionError
-from wirelake.protocols.tny.layout import Message
+from wirelake.protocols.tny.layout import (
+    ForwardHeader,
+    Message,
+    OriginalMessageIdHeader,
+    TracingHeader,
+)
 from wirelake.protocols.tny.limits import ClientOptions, SessionDialect
 from wirelake.protocols.tny.message import ResultCode, encode_header
 from wirelake.protocols.tny.session import (
@@ -22,7 +28,9 @@ from wirelake.protocols.tny.session import (
     Requested,
 )
 from wirelake.protocols.tny.transform import TransformConfig
-from wirelake.wire.errors import EncodeError
+from wirelake.wire.declare import build
+from wirelake.wire.errors import EncodeError, unknown
+from wirelake.wire.views.json import from_json
 
 from .connection import (
     ClientConnection,
@@ -44,6 +52,8 @@ _PING_S = 60.0
 _SILENCE = 3
 """Unanswered pings after which the connection counts as lost."""
 _SUCCESS = int(ResultCode.SUCCESS)
+_DESCRIBED: Final = (ForwardHeader, OriginalMessageIdHeader, TracingHeader)
+"""Headers that a dict may describe, with the name of the layout as `type`."""
 
 
 class TnyConnection(NumberedConnection):
@@ -51,6 +61,8 @@ class TnyConnection(NumberedConnection):
 
     protocol: ClassVar[str] = "tny"
     auth_code = int(ResultCode.AUTH_FAILED)
+    has_events: ClassVar[bool] = True
+    has_messages: ClassVar[bool] = True
     CALL_OPTIONS: ClassVar[frozenset[str]] = frozenset({"line", "forward_header", "headers"})
     session: ClientSession
 
@@ -95,9 +107,9 @@ class TnyConnection(NumberedConnection):
     ) -> asyncio.Future[Result]:
         """Send a request; its response is matched by the message id.
 
-        Options: `line` 0 to 7; `forward_header`, the one header of dialect seed, as bytes;
-        `headers`, those of dialect upstream, each a `wirelake.protocols.tny.message.Header` or
-        bytes.
+        Options: `line` 0 to 7; `forward_header`, the one header of dialect seed; `headers`, those
+        of dialect upstream, each a `wirelake.protocols.tny.message.Header`, a dict that describes
+        one, or bytes. Bytes may also be hexadecimal text.
         """
         if options:
             self._check_headers(options)
@@ -123,14 +135,15 @@ class TnyConnection(NumberedConnection):
         wrong = "headers" if self.session.dialect == "seed" else "forward_header"
         if wrong in options:
             raise BadCall(f"{wrong}: not in dialect {self.session.dialect}")
-        if "headers" in options:
-            try:
-                options["headers"] = tuple(
-                    each if isinstance(each, bytes) else encode_header(each)
-                    for each in options["headers"]
-                )
-            except EncodeError as error:
-                raise BadCall(f"headers: {error}") from error
+        try:
+            if "headers" in options:
+                options["headers"] = tuple(_header(each) for each in options["headers"])
+            if isinstance(options.get("forward_header"), str):
+                options["forward_header"] = bytes.fromhex(options["forward_header"])
+        except EncodeError as error:
+            raise BadCall(f"headers: {error}") from error
+        except (TypeError, ValueError) as error:
+            raise BadCall(f"headers are bytes, hexadecimal text or headers: {error}") from error
 
     async def ping(self) -> float:
         """Send a ping; pongs come in order."""
@@ -163,7 +176,8 @@ class TnyConnection(NumberedConnection):
         if response.code == _SUCCESS:
             self.answer(request.id, Result(body, message=response))
         else:
-            self.fail(request.id, Failure(response.code, refusal_text(body)))
+            text = refusal_text(body) or _meaning(response.code)
+            self.fail(request.id, Failure(response.code, text))
 
     def _no_answer(self, code: str) -> ClientError:
         if code == "timeout":
@@ -171,6 +185,27 @@ class TnyConnection(NumberedConnection):
         if self.session.last_code == self.auth_code:
             return AuthFailed(self.auth_code, "the id or the token is wrong")
         return self.no_reply()
+
+
+def _meaning(code: int) -> str:
+    """Return what a code of the document means, such as `no such protocol`; of others, nothing."""
+    known = code in ResultCode.__members__.values()
+    return ResultCode(code).name.replace("_", " ").lower() if known else ""
+
+
+def _header(given: Any) -> bytes:
+    """Encode a header of dialect upstream."""
+    if isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return bytes.fromhex(given)
+    if isinstance(given, Mapping):
+        known = {build(each).name: build(each) for each in _DESCRIBED}
+        name = given.get("type")
+        if name not in known:
+            raise EncodeError("bad_value", "header", None, unknown("type", name, known))
+        given = from_json(known[name], given)
+    return encode_header(given)
 
 
 def _transform(options: dict[str, Any]) -> TransformConfig:

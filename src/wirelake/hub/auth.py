@@ -149,6 +149,7 @@ class Authority:
 
     def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
         client = self._topics.client_of(row)
+        self._topics.detach(connection)  # anonymous until now: the subscriptions of that client end
         connection.credential = credential
         self._still_valid(connection, row)
         self._sign_on(connection, client)

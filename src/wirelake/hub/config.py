@@ -16,6 +16,7 @@ from __future__ import annotations
 import ast
 import inspect
 import json
+import re
 import sys
 import textwrap
 import tomllib
@@ -28,7 +29,7 @@ import msgspec
 
 from wirelake.protocols import registry
 from wirelake.protocols.binding import ListenerSettings, Table, TlsSettings
-from wirelake.protocols.hub_calls import ADMIN_PORT, is_topic_name
+from wirelake.protocols.hub_calls import ADMIN_PORT, is_client_topic
 from wirelake.wire.errors import invalid, unknown
 
 __all__ = [
@@ -50,6 +51,7 @@ __all__ = [
     "meanings",
     "restart_keys",
     "tables",
+    "with_reloaded",
 ]
 
 
@@ -120,6 +122,9 @@ class GatewaySettings(Table, frozen=True, kw_only=True):
     """A number that is unique among the gateways of these backends."""
     backends: tuple[Backend, ...] = ()
     """The backends."""
+    service_type: Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF)] = 0
+    """The number of this gateway's kind of service, which recent backends of the original require;
+    0: not sent."""
     links: int = 1
     """Links to each backend."""
     dialect: Literal["seed", "upstream", "auto"] = "seed"
@@ -189,15 +194,16 @@ class ClientRights(Table, frozen=True, kw_only=True):
 
 
 _PATTERNS: Final = {
-    "publish": "a topic with * or **",
-    "subscribe": "a topic with * or **",
+    "publish": "a topic that begins with @, with * or **",
+    "subscribe": "a topic that begins with @, with * or **",
     "call": "service/op with * or **",
 }
 
 
 def _is_pattern(name: str, pattern: str) -> bool:
     if name in ("publish", "subscribe"):
-        return is_topic_name(pattern.replace("*", "x"))
+        # A wildcard at the beginning may stand for the @ of every topic.
+        return is_client_topic(re.sub(r"^\*+", "@x", pattern).replace("*", "x"))
     return "/" in pattern or "**" in pattern if name == "call" else bool(pattern)
 
 
@@ -235,14 +241,14 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     slow_reader_s: Seconds = 30.0
     """How long a peer may be slow before it is disconnected."""
     frame_s: Seconds = 10.0
-    """How long a frame may take to arrive before its rate is checked; the rate is that of the last
-    so many seconds."""
+    """Time after which the rate of an incomplete frame is checked, over the last `frame_s`
+    seconds."""
     frame_bytes_per_s: Annotated[float, msgspec.Meta(gt=0, le=1e12)] = 1_024.0
     """Minimum rate at which a frame may arrive."""
     frame_total_s: Seconds = 300.0
     """How long a frame may take in all: 10 MB at 35 KB/s."""
     buffered_bytes: ByteCount = 512 << 20
-    """Bytes in memory for all peers: incomplete messages, running calls, what slow peers have not
+    """Bytes in memory for all peers: incomplete messages, running calls, what peers have not
     read. Beyond it, connections with the most are closed."""
     buffered_bytes_per_address: ByteCount = 128 << 20
     """The same for the connections of one address; beyond it, the one that grows is closed."""
@@ -255,7 +261,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     in_flight: Count = 256
     """Unacknowledged notifications pushed to one client; further ones wait."""
     calls: Count = 256
-    """Running calls of one connection."""
+    """Running calls of one connection, those of events included."""
     subscriptions: CountOrNone = 127
     """Topics of one client: as many as fit one comet topic_list."""
     topics: CountOrNone = 200_000
@@ -264,6 +270,12 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Content of one notification: half a comet frame (comet rule 8)."""
     inbox: Count = 10_000
     """Backlog of one client; beyond that the oldest become dead letters, a 64th of it at a time."""
+    keys_per_client: CountOrNone = 1_000_000
+    """Idempotency keys of one client that are kept, each for a day at least: twelve publishes per
+    second. Beyond it, publishes with a new key are refused (`too_busy`); no key is forgotten
+    early, because a repeated publish would then arrive twice. 300 MB on disk."""
+    keys: CountOrNone = 10_000_000
+    """Idempotency keys of all clients and of the HTTP API, in the same way."""
     ttl_s: Annotated[int, msgspec.Meta(ge=0, le=int(_MAX_SECONDS))] = 7 * 86_400
     """Default time to live of a notification."""
     tail_watchers: CountOrNone = 16
@@ -433,13 +445,41 @@ def restart_keys(old: Config, new: Config) -> list[str]:
             found.append(name)
             continue
         for field in msgspec.structs.fields(type(before)):
-            values = getattr(before, field.name), getattr(after, field.name)
-            # Other files of certificates are read; a listener with TLS cannot become one without.
-            reloaded = f"{name}.{field.name}" in _RELOADED
-            reloaded |= field.name == "tls" and None not in values
-            if values[0] != values[1] and not reloaded:
+            changed = getattr(before, field.name) != getattr(after, field.name)
+            if changed and not _is_reloaded(name, field.name, before, after):
                 found.append(f"{name}.{field.name}")
     return found
+
+
+def with_reloaded(old: Config, new: Config) -> Config:
+    """Return the old configuration with the settings of the new one that a reload applies.
+
+    ConfigError when they do not fit what stays.
+    """
+    changes: dict[str, Any] = {}
+    for name in dict.fromkeys((*old.listeners, *_OWN_TABLES)):
+        after = _table_or_none(new, name)
+        if after is None:
+            continue
+        if name in _RELOADED:
+            changes[name] = after
+            continue
+        before = old.table(name)
+        reloaded = {
+            field.name: getattr(after, field.name)
+            for field in msgspec.structs.fields(type(before))
+            if _is_reloaded(name, field.name, before, after)
+        }
+        changes[name] = msgspec.structs.replace(before, **reloaded)
+    listeners = {name: changes.pop(name, before) for name, before in old.listeners.items()}
+    return msgspec.structs.replace(old, listeners=listeners, **changes)
+
+
+def _is_reloaded(name: str, field: str, before: Any, after: Any) -> bool:
+    """Return whether a reload applies a field of a table."""
+    # Other files of certificates are read; a listener with TLS cannot become one without.
+    tls = field == "tls" and None not in (before.tls, after.tls)
+    return tls or f"{name}.{field}" in _RELOADED
 
 
 def _table_or_none(config: Config, name: str) -> Any:

@@ -21,7 +21,7 @@ from typing import Final, Protocol
 from wirelake.wire.paths import local_path
 
 from .auth import Authority
-from .config import ActiveLimits, Config, Limits, restart_keys
+from .config import ActiveLimits, Config, Limits, restart_keys, with_reloaded
 from .errors import HubError
 from .listeners import make_listeners
 from .net.budget import BufferBudget
@@ -66,7 +66,6 @@ class Hub:
 
     def __init__(self, config: Config, data: str | Path, services: Services | None = None):
         self.config = config
-        self._started_with = config
         self.data = local_path(data)
         self.services = services or Services()
         self.service = self.services.service
@@ -98,12 +97,12 @@ class Hub:
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.context = self._build()
         await self._load()
-        self.authority.set_rights(self.config.rights.clients)
-        self._start_observers()
-        self.context.deadlines.add(self.authority)
-        self.context.deadlines.start()
-        self.listeners = make_listeners(self.context)
         try:
+            self.authority.set_rights(self.config.rights.clients)
+            self._start_observers()
+            self.context.deadlines.add(self.authority)
+            self.context.deadlines.start()
+            self.listeners = make_listeners(self.context)
             for listener in self.listeners.values():
                 await listener.start()
         except BaseException:
@@ -222,15 +221,13 @@ class Hub:
         """Apply limits, certificates, clients and their rights: all of them, or nothing.
 
         `servers` are reloaded with the hub. ConfigError when a certificate cannot be used, HubError
-        when the store cannot be read. Other settings need a restart; the log names those that have
-        changed.
+        when the store cannot be read. Other settings stay until a restart; the log names those that
+        differ.
         """
         # Whatever can fail comes first. From the first assignment on, nothing can.
-        changes = [
-            listener.prepare_reload(config.listeners.get(name, listener.settings))
-            for name, listener in self.listeners.items()
-        ]
-        changes += [server.prepare_reload(config) for server in servers]
+        ignored = restart_keys(self.config, config)
+        config = with_reloaded(self.config, config)
+        changes = [server.prepare_reload(config) for server in (*self.listeners.values(), *servers)]
         clients = self.store.clients()
         # The parts share one ActiveLimits, so limits need not be passed on.
         self.config = self.context.config = config
@@ -239,5 +236,5 @@ class Hub:
             apply()
         self.authority.recheck(clients)
         self.authority.set_rights(config.rights.clients)
-        if ignored := restart_keys(self._started_with, config):
+        if ignored:
             _log.warning("changed settings need a restart: %s", ", ".join(ignored))

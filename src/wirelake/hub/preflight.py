@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -32,15 +32,20 @@ def check_start(config: Config, data: Path) -> None:
         **config.listeners,
         "admin": config.admin,
     }
+    enabled = {name: settings for name, settings in tables.items() if settings.enabled}
+    if not enabled:
+        raise ConfigError(
+            f"every listener is disabled; expected enabled = true for one of {', '.join(tables)}"
+        )
+    ports: dict[int, str] = {}
     with ExitStack() as sockets:
-        for name, settings in tables.items():
-            if not settings.enabled:
-                continue
+        for name, settings in enabled.items():
             _check_tls(name, settings.tls)
             hosts = (settings.host,) if isinstance(settings.host, str) else settings.host
             for host in hosts:
-                for bound in _bound(name, host, settings.port):
+                for bound in _bound(name, host, settings.port, ports):
                     sockets.enter_context(bound)
+            ports.setdefault(settings.port, name)
 
 
 def _check_folder(option: str, folder: Path) -> None:
@@ -75,8 +80,11 @@ def _check_tls(name: str, settings: TlsSettings | None) -> None:
         raise ConfigError(f"{name}.{error}") from error
 
 
-def _bound(name: str, host: str, port: int) -> Iterator[socket.socket]:
-    """Yield a listening socket for each address of a host."""
+def _bound(name: str, host: str, port: int, ports: Mapping[int, str]) -> Iterator[socket.socket]:
+    """Yield a listening socket for each address of a host.
+
+    `ports` are those of the listeners before it.
+    """
     try:
         found = socket.getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -94,14 +102,17 @@ def _bound(name: str, host: str, port: int) -> Iterator[socket.socket]:
             bound.listen(1)  # two sockets may be bound to one port, but only one may listen
         except OSError as error:
             bound.close()
-            raise _bind_error(name, host, port, error) from error
+            raise _bind_error(name, host, port, ports.get(port), error) from error
         yield bound
 
 
-def _bind_error(name: str, host: str, port: int, error: OSError) -> ConfigError:
+def _bind_error(name: str, host: str, port: int, same: str | None, error: OSError) -> ConfigError:
+    """Return the error for an address; `same` is another listener with the same port."""
     place = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     other = f"choose another port with --port {name}=PORT or {name}.port"
     match error.errno:
+        case errno.EADDRINUSE if same is not None:
+            return ConfigError(f"{name}: port {port} is also the port of {same}: {other}")
         case errno.EADDRINUSE:
             return ConfigError(
                 f"{name}: address {place} is already in use, perhaps by another hub: stop that "

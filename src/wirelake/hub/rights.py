@@ -96,7 +96,7 @@ class _Pattern:
 
 
 class Rate:
-    """A token bucket: so many per second on average, bursts of twice that."""
+    """A token bucket: a number per second on average, with bursts of twice that."""
 
     __slots__ = ("_at", "_clock", "_credit", "_most", "_per_s")
 

@@ -1,4 +1,4 @@
-"""The lake on Spark: sessions, the data source `wirelake`, the engine, `verify` and `doctor`.
+"""The lake: its engine, Spark sessions, the data source `wirelake`, `verify` and `doctor`.
 
     from wirelake.lake import session
 
@@ -9,11 +9,11 @@ The source registers itself in any Spark session whose Python can import `wirela
 adds settings. The guides are `docs/guides/spark.md` and `docs/guides/lake.md`.
 
 Read it in this order: `spark` (sessions, workers, DataFrames and views of a lake), `datasource`
-(captures as DataFrames), `engine` (captures to a lake), `verify` (compares a lake with its
-captures), `doctor` (checks a machine).
+(captures as DataFrames), `engine` (captures to a lake), `capture_lake` (a lake for one query,
+without Spark), `verify` (compares a lake with its captures), `doctor` (checks a machine).
 
-pyspark is imported when it is used; `verify` and `doctor` work without it. This package does not
-import hub, client or cli, except that `doctor` reads the hub's default ports.
+pyspark is imported when it is used; `capture_lake`, `verify` and `doctor` work without it. This
+package does not import hub, client or cli, except that `doctor` reads the hub's default ports.
 """
 
 from __future__ import annotations

@@ -28,6 +28,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from wirelake.columnar.jit.mode import chosen_folder
 from wirelake.tables.paths import absolute_path
 from wirelake.wire.generate.dynamic import cache_folder
 
@@ -205,19 +206,12 @@ def caches() -> Iterator[Check]:
 
 
 def _kernel_cache() -> Check:
-    """Numba uses the first of these folders that is writable."""
-    chosen = os.environ.get("NUMBA_CACHE_DIR")
-    beside = Path(__file__).parents[1] / "columnar" / "__pycache__"
-    places = [Path(chosen)] if chosen else [beside, _user_cache()]
-    for place in places:
-        if write_problem(place) is None:
-            return Check("kernel cache", "ok", str(place))
-    advice = "set NUMBA_CACHE_DIR to a writable folder"
-    return Check("kernel cache", "failed", f"{places[-1]} {write_problem(places[-1])}", advice)
-
-
-def _user_cache() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "numba"
+    place = chosen_folder()
+    why = write_problem(place)
+    if why is None:
+        return Check("kernel cache", "ok", str(place))
+    advice = "set WIRELAKE_CACHE or NUMBA_CACHE_DIR to a writable folder"
+    return Check("kernel cache", "failed", f"{place} {why}", advice)
 
 
 def _own_cache() -> Check:
@@ -384,8 +378,8 @@ def worker_python(limit_s: float) -> str:
 def warming(limit_s: float) -> str:
     """Compile all kernels, or load them from the cache."""
     began = time.monotonic()
-    command = [sys.executable, "-m", "wirelake.lake.spark.warm"]
-    advice = "run `python -m wirelake.lake.spark.warm` to see why; check the free memory"
+    command = [sys.executable, "-m", "wirelake.columnar.read.warm"]
+    advice = "run `python -m wirelake.columnar.read.warm` to see why; check the free memory"
     _output(command, limit_s, "kernels do not compile", advice)
     return f"ready in {time.monotonic() - began:.0f} s"
 
@@ -429,7 +423,7 @@ def _output(command: list[str], limit_s: float, what: str, advice: str) -> str:
 def trial() -> dict[str, Any]:
     """Start Spark, read two captures in a worker, and stop it."""
     # Imported here: it needs numba, which the checks must be able to find missing.
-    from .spark.warm import sample_protocol, small_captures
+    from wirelake.columnar.read.warm import sample_protocol, small_captures
 
     with tempfile.TemporaryDirectory(prefix="wirelake-trial-") as folder:
         small_captures(Path(folder))

@@ -47,6 +47,7 @@ __all__ = [
     "PUBLISH",
     "RESERVED_NUMBERS",
     "SUBSCRIBE",
+    "TARGET_NAMES",
     "UNSUBSCRIBE",
     "AckArguments",
     "AckResult",
@@ -253,6 +254,11 @@ CALLS: Final[dict[str, HubCall]] = {
 """Every call by its name."""
 BY_NUMBER: Final[dict[int, HubCall]] = {call.number: call for call in CALLS.values()}
 """Every call by its number."""
+TARGET_NAMES: Final[dict[int, str]] = {
+    **{number: f"{HUB_SERVICE}/{call.name}" for number, call in BY_NUMBER.items()},
+    NOTIFY_NUMBER: f"{HUB_SERVICE}/{NOTIFY}",
+}
+"""The names of these calls, and of the push, by number."""
 
 
 def hub_arguments(

@@ -72,9 +72,7 @@ def names() -> list[str]:
 def find(name: str) -> Protocol:
     """Return the protocol of a name."""
     if name in BUILT_IN:
-        found = load_reference(BUILT_IN[name])
-        assert isinstance(found, Protocol)
-        return found
+        return _built_in(name)
     points = [point for point in _points() if point.name == name]
     if not points:
         raise RegistryError(unknown("protocol", name, names()))
@@ -83,6 +81,13 @@ def find(name: str) -> Protocol:
             f"protocol {name!r} is provided by several packages: {_packages(points)}"
         )
     return _load(points[0])
+
+
+@functools.cache
+def _built_in(name: str) -> Protocol:
+    found = load_reference(BUILT_IN[name])
+    assert isinstance(found, Protocol)
+    return found
 
 
 @functools.lru_cache(maxsize=64)
@@ -175,6 +180,8 @@ def _package(point: EntryPoint) -> str:
     return point.dist.name if point.dist is not None else point.value
 
 
+# A read asks for all protocols several times; checking a declaration takes a millisecond.
+@functools.lru_cache(maxsize=64)
 def _load(point: EntryPoint) -> Protocol:
     origin = f"protocol {point.name!r} of package {_package(point)} ({point.value})"
     try:

@@ -26,7 +26,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Final, TypeAlias
 
 import msgspec
 
@@ -105,6 +105,16 @@ class SessionError(Exception):
         return f"{self.code}: {self.detail or CODES.get(self.code, '')}"
 
 
+class _NoDeadlines(dict[str, float]):
+    """The deadlines of a session that has ended: none can be set."""
+
+    def __setitem__(self, name: str, at: float) -> None:
+        pass
+
+
+_NO_DEADLINES: Final = _NoDeadlines()
+
+
 class Timers:
     """Named deadlines; setting one again moves it.
 
@@ -127,6 +137,13 @@ class Timers:
             self._due.clear()
         for name in names:
             self._due.pop(name, None)
+
+    def end(self) -> None:
+        """Remove all deadlines for good: what is set from now on is ignored.
+
+        A write may end a session, when its numbers are used up, and the caller sets an idle timer.
+        """
+        self._due = _NO_DEADLINES
 
     def at(self, name: str) -> float | None:
         """Return the time of a deadline; None when it is not set."""
@@ -328,7 +345,7 @@ class Session(ABC):
         if self.state == CLOSED:
             return
         self.state = CLOSED
-        self.timers.clear()
+        self.timers.end()
         self._buffer.clear()
         self._needed = 0
         self._emit(Closed(reason, side, clean))

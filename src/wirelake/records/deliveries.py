@@ -17,9 +17,13 @@ from typing import Any, Final, TypeAlias
 import msgspec
 import pyarrow as pa
 
+from wirelake.wire.meaning import Tunnels
+
+from .calls import HARMLESS
 from .engine import Clients, ClientsState, Engine, EngineLimits, oldest
-from .protocol_rules import PUBLISHED, publication_protocol
+from .protocol_rules import PUBLISHED, publication_protocol, rules_of
 from .rows import Closed, Fact, FaultRow, MessageRow
+from .tunnels import TunnelsEngine, is_refusal, tunnel_connection, tunnel_of
 
 __all__ = [
     "CROSSING",
@@ -93,6 +97,8 @@ class _DeliveriesState(msgspec.Struct):
     faults: list[tuple[str | int, int]]
     clients: ClientsState
     ready: list[DeliveryRow]
+    tunnel_clients: ClientsState
+    tunnels: Any
 
 
 class DeliveriesEngine(Engine[DeliveryRow]):
@@ -111,14 +117,25 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._faults: dict[str | int, int] = {}
         """By client: the last fault that may hide an acknowledgement."""
         self._clients = Clients(self.limits.connections)
+        # Apart from the others, because facts do not count here (as in `CallsEngine`).
+        self._tunnel_clients = Clients(self.limits.tunnels)
+        self._tunnels = TunnelsEngine(self.limits)
+        """Which link carries a tunnel: a fault of the link may hide what is in the tunnel."""
         self._ready = []
 
     def feed(self, row: MessageRow) -> None:
-        """Handle sign-ons, sends and acknowledgements. Those in tunnels are left out."""
+        """Handle sign-ons, sends and acknowledgements, and the beginnings and ends of tunnels."""
         if row.tunnel_link is not None:
-            return
-        if self._clients.concerns(row):
-            self._clients.feed(row)
+            self._tunnels.feed(row)
+            is_call = row.client is not None if row.kind == "request" else row.kind == "response"
+            if is_call and self._tunnel_clients.concerns(row):
+                self._tunnel_clients.feed(row)
+        else:
+            if self._clients.concerns(row):
+                self._clients.feed(row)
+            tunnels = rules_of(row.protocol).tunnels
+            if tunnels is not None:
+                self._link_packet(tunnels, row)
         if not row.ids:
             return
         whom = self._recipient(row.connection)
@@ -128,11 +145,22 @@ class DeliveriesEngine(Engine[DeliveryRow]):
             for notification in row.ids:
                 self._acked(row, whom, notification)
 
+    def _link_packet(self, tunnels: Tunnels, row: MessageRow) -> None:
+        """Follow the tunnels of a link; a tunnel that ends, or begins again, has no client."""
+        self._tunnels.feed(row)
+        self._tunnels.take()
+        if row.name in (tunnels.connect, tunnels.disconnect) or is_refusal(tunnels, row):
+            tunnel = tunnel_of(row.target)
+            if tunnel is not None:
+                self._tunnel_clients.closed(tunnel_connection(*tunnel))
+
     def _recipient(self, connection: int) -> str | int:
         # Without a known client the connection stands in: its sends and acknowledgements still
         # match each other, only not those of other connections.
-        found = self._clients.known.get(connection)
-        return connection if found is None else found.client
+        found = self._clients.get(connection)
+        if found is None:
+            found = self._tunnel_clients.get(connection)
+        return connection if found is None else found
 
     def _sent(self, row: MessageRow, whom: str | int) -> None:
         times = (row.fields or {}).get(PUBLISHED)
@@ -169,9 +197,10 @@ class DeliveriesEngine(Engine[DeliveryRow]):
 
     def fault(self, row: FaultRow) -> None:
         """Note that an acknowledgement may be missing."""
-        if row.direction == "c2s" and row.code not in ("conflict", "truncated_stream"):
-            whom = self._recipient(row.connection)
-            self._faults[whom] = max(row.ts_ns, self._faults.get(whom, 0))
+        if row.direction == "c2s" and row.code not in HARMLESS:
+            for connection in (row.connection, *self._tunnels.carried_by(row.connection)):
+                whom = self._recipient(connection)
+                self._faults[whom] = max(row.ts_ns, self._faults.get(whom, 0))
             for _ in oldest(self._faults, self.limits.connections):
                 pass
 
@@ -239,6 +268,8 @@ class DeliveriesEngine(Engine[DeliveryRow]):
             list(self._faults.items()),
             self._clients.state(),
             self._ready,
+            self._tunnel_clients.state(),
+            self._tunnels.state(),
         )
         return msgspec.to_builtins(state)
 
@@ -252,6 +283,8 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         self._faults = dict(found.faults)
         self._clients.restore(found.clients)
         self._ready = found.ready
+        self._tunnel_clients.restore(found.tunnel_clients)
+        self._tunnels.restore(found.tunnels)
 
 
 # -- tables between the folds and the tables across connections ------------------------------------
@@ -335,6 +368,8 @@ CROSSING: Final[dict[str, pa.Schema]] = {
         ("ip", pa.binary(), "Of the packet that opens a tunnel: the user's address."),
         ("port", _INT, "Of the packet that opens a tunnel: the user's port."),
         ("result", pa.bool_(), "Of the answer to it: whether the tunnel is open."),
+        ("ids", pa.list_(_TEXT), "Of a message: the notifications that it carries or acks."),
+        ("published_ns", pa.list_(_INT), "When each was published, if the message says so."),
     ),
 }
 """The schemas by table name."""

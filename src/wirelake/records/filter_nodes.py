@@ -164,7 +164,8 @@ def near(schema: pa.Schema, name: str) -> list[str]:
 def _perhaps(schema: pa.Schema, name: str) -> str:
     found = near(schema, name)
     if not found:
-        return f"; there are {', '.join(schema.names)}"
+        quoted = "" if "." in name else f'; for text, write "{name}"'
+        return f"; expected one of {', '.join(schema.names)}{quoted}"
     return f"; did you mean {' or '.join(found)}?"
 
 

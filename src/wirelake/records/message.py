@@ -228,6 +228,9 @@ class Describer:
         if self._key is None:
             return None
         value = self._key(_Frame(frame, None, {}))
+        if isinstance(value, str):
+            # As tables show it: both readers keep the name, and a saved state has UTF-8 alone.
+            return readable(value)
         return value.hex() if isinstance(value, bytes) else value
 
     # -- columns without a term --------------------------------------------------------------

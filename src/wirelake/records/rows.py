@@ -134,8 +134,8 @@ _AFTER_END: Final = 5
 def in_order(events: Iterable[Event]) -> list[Event]:
     """Sort events into the order that engines expect; the sort is stable.
 
-    The end of a connection comes after all its messages and faults: bytes that were captured out of
-    order may complete a message after the second FIN. Facts after the end come last.
+    The end of a connection comes after all its other events: bytes that were captured out of order
+    may complete a message after the second FIN. Facts after the end come last.
     """
     every = list(events)
     ends: dict[int, int] = {}
@@ -144,7 +144,7 @@ def in_order(events: Iterable[Event]) -> list[Event]:
             ends[event.connection] = min(event.ts_ns, ends.get(event.connection, event.ts_ns))
     last = dict(ends)
     for event in every if ends else ():
-        if isinstance(event, MessageRow | FaultRow | Closed):
+        if not isinstance(event, Fact):
             at = getattr(event, "tunnel_link", None) or event.connection
             last[at] = max(event.ts_ns, last.get(at, event.ts_ns))
 

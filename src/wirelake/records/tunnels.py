@@ -207,6 +207,10 @@ class TunnelsEngine(Engine[TunnelRow]):
         for _, over in oldest(self._over, self.limits.closed_tunnels):
             self._emit(over)
 
+    def carried_by(self, link: int) -> list[int]:
+        """Return the open tunnels whose last event was on a link."""
+        return [each.connection for each in self._open.values() if each.last_link == link]
+
     def closed(self, event: Closed) -> None:
         """Note the end of a link. Its tunnels may move to another link."""
         # So a tunnel is `lost` only at the end of the input, if no other link has carried it since.

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +26,16 @@ import msgspec
 
 from wirelake.capture.format.writer import is_being_written
 
-from .names import CAPTURE, Contents, Names, OrderedBy, contents, has_rotated, is_time
+from .names import (
+    CAPTURE,
+    Contents,
+    Names,
+    OrderedBy,
+    contents,
+    has_rotated,
+    is_time,
+    repaired_copies,
+)
 from .paths import LakeError, absolute_path
 from .snapshot import OPEN, Input, Snapshot, Source
 
@@ -40,6 +49,7 @@ __all__ = [
     "check_readable",
     "discover",
     "identified",
+    "skipped_text",
     "unchanged",
 ]
 
@@ -182,6 +192,18 @@ def identified(path: str | os.PathLike[str], pattern: str | None = None) -> Capt
     return Watch(file.parent, pattern).one(file)
 
 
+def skipped_text(folder: object, sizes: Collection[int], remedy: str) -> str:
+    """Return the notice of unfinished recordings in a folder that are not read.
+
+    `remedy` is what to do, as in "add --include-open to read".
+    """
+    noun, them = ("recording", "it") if len(sizes) == 1 else ("recordings", "them")
+    return (
+        f"skipping {len(sizes):,} unfinished {noun} in {folder}, {sum(sizes):,} bytes; {remedy}"
+        f" {them}"
+    )
+
+
 def unchanged(before: Iterable[Capture], after: Iterable[Capture]) -> frozenset[str]:
     """Return the paths of files that did not change between two listings."""
     sizes = {each.path: (each.bytes, each.mtime_ns) for each in before}
@@ -194,7 +216,10 @@ def _files(folder: Path, suffix: str = "") -> Iterator[tuple[str, str, str, os.s
     """Yield path, stem and rotation number of captures, with this suffix after the extension."""
     for below, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
+        copies = repaired_copies(names)
         for name in names:
+            if name in copies:
+                continue
             match = CAPTURE.fullmatch(name.removesuffix(suffix)) if name.endswith(suffix) else None
             if match is None or name.startswith("."):
                 continue

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from itertools import islice
+from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Packet, Section
 from wirelake.capture.format.reader import elements, is_capture, read
 from wirelake.capture.format.writer import OPEN_SUFFIX
+from wirelake.capture.tools.repair import repaired_name
 
 from .paths import LakeError
 
@@ -36,6 +38,7 @@ __all__ = [
     "has_rotated",
     "in_order",
     "is_time",
+    "repaired_copies",
 ]
 
 OrderedBy = Literal["recording", "pattern", "number", "time"]
@@ -202,6 +205,14 @@ def has_rotated(folder: str, stem: str) -> bool:
     return any(match is not None and match["stem"] == stem and match["rotated"] for match in found)
 
 
+def repaired_copies(names: Iterable[str]) -> set[str]:
+    """Return the names that repaired copies of the captures with these names have by default.
+
+    The damaged capture has the same packets, and faults for the rest; who reads both counts twice.
+    """
+    return {repaired_name(Path(each)).name for each in names if not each.endswith(OPEN_SUFFIX)}
+
+
 def in_order(folder: str | os.PathLike[str], also: Collection[str] = ()) -> list[str]:
     """Return the captures in a folder, without its subfolders, source by source.
 
@@ -209,8 +220,10 @@ def in_order(folder: str | os.PathLike[str], also: Collection[str] = ()) -> list
     """
     names = Names()
     found = []
-    for entry in os.scandir(folder):
-        if entry.is_file() and (CAPTURE.fullmatch(entry.name) or entry.name in also):
+    entries = [each for each in os.scandir(folder) if each.is_file()]
+    copies = repaired_copies(each.name for each in entries)
+    for entry in entries:
+        if (CAPTURE.fullmatch(entry.name) or entry.name in also) and entry.name not in copies:
             place = names.place(entry.path, contents(entry.path, entry.stat().st_mtime_ns))
             found.append((place.source, place.sequence, entry.path))
     return [path for *_, path in sorted(found)]

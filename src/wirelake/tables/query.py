@@ -22,6 +22,7 @@ import functools
 import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -39,7 +40,7 @@ from .parquet import files_at
 from .paths import PUBLIC_TABLES, DamagedError, LakeError
 from .snapshot import Snapshot
 
-__all__ = ["literal", "open_lake", "read_parquet", "var_text"]
+__all__ = ["literal", "named_tables", "open_lake", "read_parquet", "var_text"]
 
 _CONFIG: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
@@ -60,8 +61,17 @@ _GLOB: Final = str.maketrans({each: f"[{each}]" for each in "[*?{"})
 """Escapes for characters that DuckDB treats as glob patterns."""
 
 
-def open_lake(root: str | os.PathLike[str], commit: int | None = None) -> duckdb.DuckDBPyConnection:
-    """Open an in-memory database with the tables of a lake. Raises LakeError."""
+def open_lake(
+    root: str | os.PathLike[str],
+    commit: int | None = None,
+    *,
+    tables: Iterable[str] = PUBLIC_TABLES,
+) -> duckdb.DuckDBPyConnection:
+    """Open an in-memory database with tables of a lake, by default all. Raises LakeError.
+
+    A lake that was made for one query has only some tables; of the others there is no view, so that
+    they cannot be taken for empty ones.
+    """
     log = Log(root)
     snapshot = log.snapshot(commit)
     paths: dict[str, list[Path]] = {}
@@ -69,16 +79,46 @@ def open_lake(root: str | os.PathLike[str], commit: int | None = None) -> duckdb
         paths.setdefault(file.table, []).append(path)
     db = duckdb.connect(":memory:", config=_CONFIG)
     db.execute(f"create schema {_EMPTY}")
-    for name in (*PUBLIC_TABLES, *sorted(paths.keys() - set(PUBLIC_TABLES))):
+    for name in (*tables, *sorted(paths.keys() - set(PUBLIC_TABLES))):
         try:
             _create_view(db, name, paths.get(name, []))
         except (duckdb.IOException, duckdb.InvalidInputException) as error:
             raise _unreadable(paths[name], error) from error
     _create_log_tables(db, snapshot)
+    _create_functions(db)
+    return db
+
+
+def _create_functions(db: duckdb.DuckDBPyConnection) -> None:
     for macro in _MACROS:
         db.execute(macro)
     db.create_function("var_text", var_text, [_VAR], "varchar")
-    return db
+
+
+def named_tables(query: str) -> tuple[str, ...]:
+    """Return the tables that a query may use: those whose name occurs in its text.
+
+    All of them if it names none or asks for the log: `show tables` is about all; none if it is
+    empty. Raises
+    duckdb.Error if the query is wrong, which costs nothing to find out before there are rows.
+    """
+    words = frozenset(re.findall(r"\w+", query.lower()))
+    found = tuple(name for name in PUBLIC_TABLES if name in words)
+    if not found or words & {"lake_tables", "lake_files"}:
+        found = PUBLIC_TABLES
+    with duckdb.connect(":memory:", config=_CONFIG) as db:
+        for name in found:
+            # Registered, not created: `messages` has a thousand columns.
+            db.register(name, schema(name).empty_table())
+        _create_log_tables(db, Snapshot())
+        _create_functions(db)
+        statements = db.extract_statements(query)
+        if not statements:
+            return ()
+        # A later statement may need what an earlier one creates.
+        if [each.type for each in statements] == [duckdb.StatementType.SELECT]:
+            db.sql(query)
+    return found
 
 
 def _unreadable(paths: Iterable[Path], error: duckdb.Error) -> LakeError:

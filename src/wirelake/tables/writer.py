@@ -79,6 +79,7 @@ class Writer:
         root: str | os.PathLike[str],
         *,
         create: Mapping[str, Any] | None = None,
+        about: Mapping[str, Any] | None = None,
         fsync: bool = True,
         keep_s: float = KEPT_S,
         keep_commits: int = KEPT_COMMITS,
@@ -86,9 +87,10 @@ class Writer:
     ):
         """Prepare a writer; entering it opens or creates the lake.
 
-        `create` has the settings of a new lake; None refuses to create one. Without `fsync` data
-        files are not synced before their record: a power failure may lose them. `keep_s` and
-        `keep_commits` say how long removed files stay on disk.
+        `create` has the settings of a new lake; None refuses to create one. `about` has the figures
+        of its first commit. Without `fsync` data files are not synced before their record: a
+        power failure may lose them. `keep_s` and `keep_commits` say how long removed files stay on
+        disk.
         """
         self.log = Log(root)
         self.layout: Layout = self.log.layout
@@ -97,6 +99,7 @@ class Writer:
         self.fsync = fsync
         self.clock = clock
         self._create = create
+        self._about = about
         self._keep = (keep_s, keep_commits)
         self._lock = Lock(self.layout.lock)
         self._checkpointed = -1
@@ -171,7 +174,7 @@ class Writer:
         if not self.log.exists():
             finish_staging(self.layout)
             with self.begin() as step:
-                step.commit("create", settings=dict(self._create or {}))
+                step.commit("create", self._about, settings=dict(self._create or {}))
             return
         self.snapshot = self.log.snapshot()  # first: refuse a newer lake before changing it
         finish_staging(self.layout)

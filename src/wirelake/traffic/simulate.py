@@ -14,12 +14,11 @@ result is the same however many there are. The folder then has
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from wirelake.capture.processes import process_pool
 from wirelake.records.schema import schema
 from wirelake.wire.paths import local_path
 
@@ -216,44 +216,55 @@ def simulate(
     shards = plan(size=total, seed=seed, faults=faults, protocols=protocols, style=style)
     if jobs is not None and jobs < 1:
         raise SimulateError(f"invalid number of jobs {jobs}; expected at least 1")
-    folder = _prepare(local_path(out), force)
+    folder = local_path(out)
+    existed = folder.exists()
+    _prepare(folder, force)
     if jobs is None:
         jobs = 1 if total < _SINGLE_BYTES else os.cpu_count() or 1
     workers = min(len(shards), jobs)
     made: list[Made] = []
-    for each in _generate(shards, folder, workers):
-        made.append(each)
-        if progress is not None:
-            progress(sum(one.bytes for one in made), total)
-    summary = gather(folder, made)
-    shutil.rmtree(folder / _PARTS)
-    _write_summary(folder, summary, shards, protocols, style)
+    try:
+        with closing(_generate(shards, folder, workers)) as parts:
+            for each in parts:
+                made.append(each)
+                if progress is not None:
+                    progress(sum(one.bytes for one in made), total)
+        summary = gather(folder, made)
+        shutil.rmtree(folder / _PARTS)
+        _write_summary(folder, summary, shards, protocols, style)
+    except BaseException:
+        # A part of the captures would be taken for all of them, and refused by the next attempt.
+        _empty(folder)
+        if not existed:
+            folder.rmdir()
+        raise
     return summary
 
 
-def _prepare(folder: Path, force: bool) -> Path:
-    """Return an empty folder with a subfolder for parts of truth."""
+def _prepare(folder: Path, force: bool) -> None:
+    """Make an empty folder with a subfolder for parts of truth."""
     if folder.exists() and not folder.is_dir():
         raise SimulateError(f"{folder}: not a directory")
     if folder.is_dir() and any(folder.iterdir()):
         if not force:
             raise SimulateError(f"{folder}: not empty")
-        for each in folder.iterdir():
-            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+        _empty(folder)
     (folder / _PARTS).mkdir(parents=True)
-    return folder
 
 
-def _generate(shards: list[Shard], folder: Path, workers: int) -> Iterator[Made]:
+def _empty(folder: Path) -> None:
+    for each in folder.iterdir():
+        shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
+
+
+def _generate(shards: list[Shard], folder: Path, workers: int) -> Generator[Made]:
     """Generate the shards, in order."""
     if workers == 1:
         for shard in shards:
             yield run(shard, folder)
         return
-    # Spawned: a fork would copy threads of pyarrow and of the caller in an unknown state. `map`
-    # keeps the order of shards, and with it the order of rows in truth.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+    with process_pool(workers) as pool:
+        # In the order of shards, and with it the order of rows in truth.
         yield from pool.map(run, shards, [folder] * len(shards))
 
 

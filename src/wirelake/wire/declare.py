@@ -27,7 +27,7 @@ from .rules import broken
 
 __all__ = ["DeclarationError", "build", "snake_case"]
 
-_INTERNAL = {"wire_name", "section"}
+_INTERNAL = {"wire_name", "section", "unparsed"}
 _TYPES = (m.Int, m.Varint, m.Float, m.Bool, m.Fixed, m.Blob, t.DynamicMark, t.RowsMark)
 
 
@@ -172,6 +172,7 @@ class _Builder:
             section=self.cls.section,
             protobuf=protobuf,
             unknown="unknown" if protobuf else "",
+            unparsed=issubclass(self.cls, t.Protobuf) and self.dialect in self.cls.unparsed,
             absent=tuple(self.absent),
         )
         for name, why in broken(layout):

@@ -89,7 +89,7 @@ CODES: Final[dict[str, str]] = {
 """Every code with its meaning."""
 
 _GENERAL: Final = frozenset({"bad_args", "bad_config", "bad_value"})
-"""Codes of so many mistakes that the meaning adds nothing to a detail."""
+"""Codes of such different mistakes that their meaning adds nothing to a detail."""
 
 
 class WireError(Exception):
@@ -169,8 +169,9 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return `; did you mean …?` with the known names that are similar; empty without one."""
     from difflib import get_close_matches  # 5 ms, and only a mistake needs it
 
-    by_case = {each.lower(): each for each in known}
-    similar = get_close_matches(str(name).lower(), by_case, 3, 0.6)
+    # The dashes of options would count as similar letters.
+    by_case = {each.lstrip("-").lower(): each for each in known}
+    similar = get_close_matches(str(name).lstrip("-").lower(), by_case, 3, 0.6)
     return f"; did you mean {' or '.join(by_case[each] for each in similar)}?" if similar else ""
 
 

@@ -22,6 +22,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from .model import Direction
+
 __all__ = [
     "KINDS",
     "Argument",
@@ -45,6 +47,7 @@ __all__ = [
     "RowField",
     "SealMark",
     "SignOn",
+    "TargetNames",
     "Term",
     "Text",
     "Tunnels",
@@ -291,6 +294,9 @@ class CounterCipher:
     iv_bytes: int
     number_bytes: int
     block_number_bytes: int
+    senders: Mapping[str, Direction] = field(default_factory=dict)
+    """The ends that send messages, by name: those that only one end sends. They have its key, also
+    where a capture does not tell which end is the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,6 +361,25 @@ class Tunnels:
 
 
 @dataclass(frozen=True, slots=True)
+class TargetNames:
+    """How people write targets that are numbers. Tables have the decimal digits of all of them."""
+
+    names: Mapping[int, str] = field(default_factory=dict)
+    """Names of numbers whose meaning the protocol fixes."""
+    hex_digits: int = 0
+    """Least digits of hexadecimal numbers; 0 if the protocol counts in decimal."""
+
+    def text(self, target: str) -> str:
+        """Return what people call a target, with the digits that tables have."""
+        if not (target.isascii() and target.isdecimal()):
+            return target
+        number = int(target)
+        if number in self.names:
+            return f"{self.names[number]} ({target})"
+        return f"0x{number:0{self.hex_digits}x} ({target})" if self.hex_digits else target
+
+
+@dataclass(frozen=True, slots=True)
 class Meaning:
     """How the columns of `messages` are found; a term that is None has no value for any message."""
 
@@ -363,6 +388,7 @@ class Meaning:
     message_id: Term | None = None
     reply_to: Term | None = None
     target: Term | None = None
+    target_names: TargetNames = field(default_factory=TargetNames)
     status: Term | None = None
     reason: Term | None = None
     client: Term | None = None

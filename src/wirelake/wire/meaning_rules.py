@@ -109,6 +109,7 @@ class _Check:
             self._member(meaning.key_selector.path)
         if meaning.cipher is not None:
             self._expect("number", w.At(meaning.cipher.number), "cipher.number")
+            names += meaning.cipher.senders
         # The tables compare these with the column `name`, which may have names of its own.
         known = list(dict.fromkeys([*self._messages, *_texts(meaning.name)]))
         for name in names:

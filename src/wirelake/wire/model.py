@@ -390,6 +390,8 @@ class Layout:
     protobuf: bool = False
     unknown: str = ""
     """In a protobuf layout: the attribute that keeps unknown fields, as bytes."""
+    unparsed: bool = False
+    """In a protobuf layout without fields: `unknown` keeps any bytes; they are not parsed."""
     absent: tuple[tuple[str, object], ...] = ()
     """Fields that this dialect does not have, each with the default that it must then hold."""
 

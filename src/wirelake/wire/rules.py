@@ -315,6 +315,8 @@ def _options(layout: m.Layout) -> Iterator[Fault]:
 
 
 def _protobuf(layout: m.Layout) -> Iterator[Fault]:
+    if layout.unparsed and layout.parts:
+        yield "unparsed", "only for a layout without fields"
     numbers: set[int] = set()
     for part in layout.parts:
         if not isinstance(part, m.Field):

@@ -211,6 +211,10 @@ class Protobuf(Layout, kw_only=True):
     kept in `unknown` and written back after the others.
     """
 
+    unparsed: ClassVar[tuple[str, ...]] = ()
+    """The dialects that ignore the bytes of a layout without fields: `unknown` keeps them, even
+    when they are not protobuf."""
+
     unknown: bytes = b""
 
 

@@ -11,7 +11,7 @@ from tests.hub.admin.admin_client import admin_client, tailing
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.listeners_magline.nodes import node
 from tests.hub.observe.recorded_run import Caller, publish
-from tests.hub.running import running, until
+from tests.hub.running import DEADLINE_S, running, until
 from tests.hub.session_client import dial
 
 from wirelake.hub.admin.live import QUEUE, TailReader
@@ -127,6 +127,29 @@ async def _few() -> None:
         async with tailing(admin):
             answer = await admin.get("/v1/tail")
             assert (answer.status, answer.json["error"]) == (429, "too_busy")
+        await until(lambda: not it.hub.tap.active)
+        async with tailing(admin):
+            pass
+
+
+def test_readers_that_come_together_are_few() -> None:
+    asyncio.run(_together())
+
+
+async def _together() -> None:
+    async with (
+        running(listeners=["comet"], limits={"tail_watchers": 2}) as it,
+        admin_client(it.hub) as admin,
+    ):
+        lines = [await asyncio.open_connection(*admin.address) for _ in range(8)]
+        token = f"Authorization: Bearer {admin.token}\r\n"
+        request = f"GET /v1/tail HTTP/1.1\r\nHost: localhost\r\n{token}\r\n".encode()
+        for _, writer in lines:
+            writer.write(request)
+        first = [await asyncio.wait_for(reader.readline(), DEADLINE_S) for reader, _ in lines]
+        assert sorted(each.split()[1] for each in first) == [b"200"] * 2 + [b"429"] * 6
+        for _, writer in lines:
+            writer.transport.abort()
         await until(lambda: not it.hub.tap.active)
         async with tailing(admin):
             pass

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from urllib.parse import quote
 
+import pytest
 from tests.hub.admin.admin_client import admin_client
-from tests.hub.running import running
+from tests.hub.running import running, until
 
+from wirelake.hub.admin import AdminServer
 from wirelake.hub.admin.endpoints import ENDPOINTS
 
 IDS = ["a/b", "/", "a//b/", "a b", "ä/日本", "a%2Fb", "a?b#c", "..", "a/../b", "x" * 256]
@@ -75,3 +78,55 @@ async def _requests() -> None:
                     answer = await admin.get(path)
                     assert answer.status < 500, (path[:80], answer.body)
         assert it.hub.counters.published == 0
+
+
+BROKEN = [
+    b"nonsense\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+    b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n",
+    b"POST /v1/publish HTTP/1.1\r\nHost: ::\r\n%s\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
+]
+"""What is not HTTP, from the first byte or in the body."""
+CUT = b"POST /v1/publish HTTP/1.1\r\nHost: localhost\r\n%s\r\nContent-Length: 9\r\n\r\n{}"
+
+
+def test_broken_requests_are_counted_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(_broken())
+    assert [record.message for record in caplog.records] == []
+
+
+async def _broken() -> None:
+    async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
+        token = f"Authorization: Bearer {admin.token}".encode()
+        for each in BROKEN:
+            reader, writer = await asyncio.open_connection(*admin.address)
+            writer.write(each.replace(b"%s", token))
+            assert (await reader.read()).startswith(b"HTTP/1.1 400 ")
+            writer.close()
+        assert it.hub.counters.failures == {("admin", "bad_request"): len(BROKEN)}
+        _, writer = await asyncio.open_connection(*admin.address)
+        writer.write(CUT.replace(b"%s", token))
+        await writer.drain()
+        await until(lambda: any(each.cycle for each in admin.server._connections))
+        writer.close()
+        await until(lambda: not admin.server._connections)
+        assert (await admin.get("/healthz")).status == 200
+
+
+def test_the_access_log_has_no_queries(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        async with running(listeners=["comet"]) as it:
+            server = AdminServer(it.hub, access_log=True)
+            await server.start()
+            try:
+                reader, writer = await asyncio.open_connection(*server.addresses[0])
+                writer.write(b"GET /varz?token=secret HTTP/1.0\r\n\r\n")
+                assert b"200 OK" in await reader.read()
+                writer.close()
+            finally:
+                await server.stop()
+
+    with caplog.at_level(logging.INFO):
+        asyncio.run(go())
+    assert '"GET /varz HTTP/1.0" 200' in caplog.text
+    assert "secret" not in caplog.text

@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from tools.pages.config import pages, type_words
 
-from wirelake.hub.config import Config, tables
+from wirelake.hub.config import Backend, ClientRights, Config, tables
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
+from wirelake.protocols.binding import TlsSettings
+from wirelake.protocols.esnp.binding import EsnpRoute
 
 
 def test_every_key_is_in_the_section_of_its_table() -> None:
@@ -22,6 +24,21 @@ def test_every_key_is_in_the_section_of_its_table() -> None:
             row = re.search(rf"^\| `{field.name}` \|(.*)\|$", section, re.MULTILINE)
             assert row is not None, f"{name}.{field.name}"
             assert row[1].rpartition("|")[2].strip(), f"{name}.{field.name}"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("tls", TlsSettings),
+        ("routes", EsnpRoute),
+        ("backends", Backend),
+        ("clients", ClientRights),
+    ],
+)
+def test_every_key_of_a_table_in_a_table_is_there(name: str, kind: type[msgspec.Struct]) -> None:
+    section = pages()["config.md"].partition(f"\n## {name} = ")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert tuple(rows) == kind.__struct_fields__
 
 
 def test_defaults_are_those_of_the_hub() -> None:

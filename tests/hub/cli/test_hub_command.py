@@ -145,7 +145,7 @@ def test_services_of_ones_own(tmp_path: Path) -> None:
     [
         ("greetings", "expected MODULE:NAME"),
         ("no_such_module_here:services", "No module named"),
-        ("greetings:nothing", "is not a wirelake.hub.rpc.services.Services"),
+        ("greetings:nothing", "unknown name 'nothing' of greetings; expected services"),
         ("greetings:not_services", "is not a wirelake.hub.rpc.services.Services"),
     ],
 )
@@ -196,7 +196,7 @@ def test_one_port_for_two_listeners(
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     twice = ("--port", f"tny={port}", "--port", f"admin={port}")
-    assert_one_line(*here(*twice), f"admin: address 127.0.0.1:{port} is already in use")
+    assert_one_line(*here(*twice), f"admin: port {port} is also the port of tny: choose another")
 
 
 @pytest.mark.parametrize(

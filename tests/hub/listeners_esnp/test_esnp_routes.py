@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.hub.certificates import make_certificate
 from tests.hub.running import Running, running, until
 
 from wirelake.client import CallFailed, Client, connect
 from wirelake.hub.config import ClientRights, ConfigError, make_config
 from wirelake.hub.listeners.esnp import EsnpListener
+from wirelake.hub.listeners.esnp_routes import Route
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Call, Services
 from wirelake.protocols.esnp.layout import SessionInfo
@@ -74,7 +76,13 @@ async def two_hubs(
 def routed(front: Running) -> bool:
     listener = front.hub.listeners["esnp"]
     assert isinstance(listener, EsnpListener)
-    return all(route.connection is not None for route in listener._routes)
+    return all(route.connections for route in listener.routes)
+
+
+def route_of(front: Running) -> Route:
+    listener = front.hub.listeners["esnp"]
+    assert isinstance(listener, EsnpListener)
+    return listener.routes[0]
 
 
 def client_of(it: Running) -> Client:
@@ -163,9 +171,6 @@ def test_a_lost_server_fails_calls_at_once_and_is_dialled_again() -> None:
                 connection.drop("cut by the test")
             with pytest.raises(CallFailed, match="lost"):
                 await pending
-            with pytest.raises(CallFailed, match="not reachable"):
-                await c.call("far/look")
-            await until(lambda: routed(front), "the route is up again")
             assert (await c.call("far/look")).data == {"seen": 1}
 
     asyncio.run(story())
@@ -201,6 +206,35 @@ def test_a_route_signs_on(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_routes_are_chosen_by_host_and_group() -> None:
+    async def story() -> None:
+        services, seen = far_services()
+        async with (
+            two_hubs(services, host="10.*", group="blue") as (front, _),
+            client_of(front) as c,
+        ):
+            assert (await c.call("esnp://10.0.0.7:9/far/look?g=blue")).data == {"seen": 1}
+            for target in ("esnp://11.0.0.7:9/far/look?g=blue", "esnp://10.0.0.7:9/far/look?g=red"):
+                with pytest.raises(CallFailed, match="far/look"):
+                    await c.call(target)
+        assert len(seen) == 1
+
+    asyncio.run(story())
+
+
+def test_a_route_verifies_the_certificate_of_its_server(tmp_path: Path) -> None:
+    made = make_certificate(tmp_path)
+
+    async def story() -> None:
+        services, _ = far_services()
+        far = {"auth": "none", "tls": made.settings}
+        tls = {"tls": True, "ca": str(made.certificate)}
+        async with two_hubs(services, far, **tls) as (front, _), client_of(front) as c:
+            assert (await c.call("far/look")).data == {"seen": 1}
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("route", "problem"),
     [
@@ -208,9 +242,57 @@ def test_a_route_signs_on(tmp_path: Path) -> None:
         ({"server": "h:70000"}, "host:port"),
         ({"server": "h:1", "id": "x"}, "token_file"),
         ({"server": "h:1", "timeout_s": 0}, "timeout_s"),
+        ({"server": "h:1", "connections": 0}, "connections"),
+        ({"server": "h:1", "connections": 1_025}, "connections"),
+        ({"server": "h:1", "queue": 0}, "queue"),
         ({"server": "h:1", "speed": 1}, "speed"),
     ],
 )
 def test_routes_are_checked(route: dict[str, Any], problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
         make_config({"esnp": {"routes": [route]}})
+
+
+def test_calls_of_a_caller_that_left_are_forgotten() -> None:
+    async def story() -> None:
+        services, _ = far_services()
+        async with two_hubs(services, timeout_s=300.0, connections=1) as (front, back):
+            route = route_of(front)
+            client = client_of(front)
+            await client.__aenter__()
+            call = asyncio.ensure_future(client.call("far/sleep", {"ms": 300_000}))
+            await until(lambda: route.unanswered == 1)
+            await client.close()
+            await asyncio.gather(call, return_exceptions=True)
+            await until(lambda: route.unanswered == 0)
+            # The connection that would get the reply is closed: it does not hold up others.
+            async with client_of(front) as other:
+                assert (await other.call("far/look")).data == {"seen": 1}
+            assert len(back.hub.connections) == 1
+
+    asyncio.run(story())
+
+
+def test_a_connection_whose_server_reads_too_slowly_takes_no_more() -> None:
+    async def story() -> None:
+        services, seen = far_services()
+        async with two_hubs(services, connections=2) as (front, _), client_of(front) as c:
+            route = route_of(front)
+            connection = route.connections[0]
+            connection.pause_writing()
+            await c.announce("far/look")
+            failures = front.hub.counters.failures
+            await until(lambda: failures["esnp", "route_down"] == 1)
+            await c.call("far/look")
+            assert len(seen) == 1
+            assert connection.out_bytes == 0
+            assert len(route.connections) == 2
+            for each in route.connections:
+                each.pause_writing()
+            waits = asyncio.ensure_future(c.call("far/look"))
+            await until(lambda: route.unanswered == 1)
+            route.connections[0].resume_writing()
+            await waits
+            assert len(seen) == 2
+
+    asyncio.run(story())

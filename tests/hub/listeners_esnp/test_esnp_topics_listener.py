@@ -125,13 +125,13 @@ def test_the_same_key_is_the_same_notification() -> None:
         ("hub/publish", {"topic": "@a"}, "either content or content_base64"),
         ("hub/publish", {"topic": "@a", "content": 5}, "content: expected text"),
         ("hub/publish", {"topic": "@a", "content": "x", "type": 256}, "type"),
-        ("hub/publish", {"topic": "@a", "content": "x", "what": 1}, "unknown field `what`"),
+        ("hub/publish", {"topic": "@a", "content": "x", "what": 1}, "unknown argument 'what'"),
         ("hub/publish", {"topic": "bad topic", "content": "x"}, "topic"),
         ("hub/publish", {"topic": "@a", "content": "x" * 20_000}, ""),
         ("hub/subscribe", {}, "expected topic"),
         ("hub/subscribe", {"topics": []}, "expected topic"),
         ("hub/subscribe", {"topic": "$inner"}, ""),
-        ("hub/unsubscribe", {"ack": True}, "unknown field `ack`"),
+        ("hub/unsubscribe", {"ack": True}, "unknown argument 'ack'"),
         ("hub/ack", {}, "expected id"),
         ("hub/ack", {"ids": [1]}, "ids"),
         ("hub/nope", {}, "unknown call 'nope'"),
@@ -202,5 +202,18 @@ def test_an_event_may_publish() -> None:
             await until(lambda: it.hub.counters.failures["esnp", "auth_required"])
             alice.tell("hub/publish", topic="@news", content="to all")
             assert (await alice.notified())["content"] == "to all"
+
+    run(test())
+
+
+@pytest.mark.parametrize("wrong", [{"ttl_s": True}, {"ttl_s": False}, {"type": True}])
+def test_a_wrong_argument_is_refused_however_often(wrong: dict[str, Any]) -> None:
+    async def test() -> None:
+        async with esnp_hub(clients=["alice"]) as it, signed_on(it, "alice") as peer:
+            for _ in range(4):  # the hub learns the shape of repeated publishes
+                given = {"topic": "@news", "content": "hello", **wrong}
+                text = await peer.refusal("hub/publish", flags=(REQUEST, ASYNC), **given)
+                assert "got bool" in text
+            assert it.hub.counters.published == 0
 
     run(test())

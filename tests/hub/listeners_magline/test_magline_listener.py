@@ -22,9 +22,10 @@ from tests.hub.listeners_magline.nodes import (
 from tests.hub.running import running, until
 
 from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Services
 from wirelake.hub.store import remove_client, rotate_client
-from wirelake.protocols.magline.codec_seed import encode_frame
-from wirelake.protocols.magline.layout import ErrorNumber, Frame, Pin, Reason
+from wirelake.protocols.magline.codec_seed import decode_frame, encode_frame
+from wirelake.protocols.magline.layout import Err, ErrorNumber, Fin, Frame, Pin, Reason
 from wirelake.protocols.magline.limits import HALF_OPEN_PER_ADDRESS
 from wirelake.protocols.magline.session import (
     ClientKey,
@@ -356,3 +357,68 @@ async def _never_signs_on() -> None:
         assert (await silent.next(Refused)).error_number == ErrorNumber.TIMEOUT
         assert (await silent.next(Finished)).reason_number == Reason.AUTH
         await silent.hang_up()
+
+
+@pytest.mark.parametrize(
+    ("data", "number"),
+    [
+        (b"\x00" * 16, ErrorNumber.BAD_FRAME),
+        (b"\x7f\x65" + bytes(14), ErrorNumber.BAD_VERSION),
+        (b"\x7f\x66\x00\x63" + bytes(12), ErrorNumber.UNKNOWN_CMD),
+        (b"\x7f\x66\x00\x01\x80\x00\x00\x02" + bytes(7) + b"\x42", ErrorNumber.BAD_OPTION),
+        (b"\x7f\x66\x00\x04" + bytes(11) + b"\x04", ErrorNumber.BAD_STATE),
+    ],
+)
+def test_error_numbers_of_invalid_frames(data: bytes, number: ErrorNumber) -> None:
+    asyncio.run(_invalid_frame(data, number))
+
+
+async def _invalid_frame(data: bytes, number: ErrorNumber) -> None:
+    async with running(listeners=["magline"]) as it:
+        reader, writer = await asyncio.open_connection(*it.address("magline"))
+        writer.write(data + bytes(80))
+        answer = await reader.read()
+        frame, stop = decode_frame(answer, 0, len(answer))
+        assert frame.body == Err(business_cmd=0, error_number=number)
+        frame, _ = decode_frame(answer, stop, len(answer))
+        assert frame.body == Fin(reason_number=Reason.PROTOCOL)
+        writer.close()
+
+
+def test_a_service_that_fails_is_an_internal_error() -> None:
+    asyncio.run(_internal())
+
+
+async def _internal() -> None:
+    services = Services()
+
+    @services.service("test", "broken", magline=2000)
+    def broken() -> None:
+        raise RuntimeError("a defect of the service")
+
+    async with (
+        running(clients=["alice"], listeners=["magline"], services=services) as it,
+        node(it, "alice") as alice,
+    ):
+        assert await alice.fail(2000, b"") == ErrorNumber.INTERNAL
+
+
+@pytest.mark.parametrize("wanted", ["prefer", "require"])
+def test_bare_control_frames_are_refused_where_tags_are_required(wanted: str) -> None:
+    asyncio.run(_bare_control_frame(wanted))
+
+
+async def _bare_control_frame(wanted: str) -> None:
+    table = {"control_auth": wanted}
+    async with (
+        running(clients=["alice"], listeners=["magline"], magline=table) as it,
+        node(it, "alice") as alice,
+    ):
+        # SYN and the sign-on were frames 1 and 2.
+        alice.writer.write(encode_frame(Frame(seq=3, body=Pin(ping_number=9))))
+        if wanted == "require":
+            assert (await alice.next(Refused)).error_number == ErrorNumber.BAD_RECORD
+            assert (await alice.next(Finished)).reason_number == Reason.PROTOCOL
+        else:
+            while not alice.session.unknown_pons:  # the answer, which this session did not ask for
+                assert await alice.read()

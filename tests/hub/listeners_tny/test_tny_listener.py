@@ -11,7 +11,10 @@ from tests.hub.running import running, until
 from wirelake.hub.config import ConfigError
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.rpc.services import Services
+from wirelake.protocols.tny.codec_seed import decode_packet, encode_packet
+from wirelake.protocols.tny.layout import Envelope, Message, Packet
 from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.message import decode_message, encode_message
 from wirelake.protocols.tny.transform import TransformConfig
 
 OPEN = {"auth": "none"}
@@ -297,5 +300,26 @@ def test_many_requests_in_one_read_are_all_answered() -> None:
             answers = [client.ask(1002, {"a": n, "b": 0}) for n in range(1_000)]
             found = await asyncio.wait_for(asyncio.gather(*answers), 20)
             assert [body_of(answer)["c"] for answer in found] == list(range(1_000))
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_bytes_after_a_message_are_ignored_where_that_is_wanted(strict: bool) -> None:
+    """The original reads a message and ignores what follows it in the packet (section 7)."""
+
+    async def go() -> None:
+        table = {**OPEN, "strict": strict}
+        message = Message(id=1, protocol=1002, body=b'{"a": 1, "b": 2}')
+        content = encode_message(message, "seed") + b"more"
+        packet = encode_packet(Packet(body=Envelope(access_id=0, number=1, content=content)))
+        async with running(listeners=["tny"], services=demo_services(), tny=table) as it:
+            reader, writer = await asyncio.open_connection(*it.address("tny"))
+            writer.write(packet)
+            data = await asyncio.wait_for(reader.read(65_536), 20)
+            found, _ = decode_packet(data, 0, len(data))
+            answer = decode_message(found.body.content, "seed")
+            assert answer.code == (153 if strict else 100)
+            writer.close()
 
     asyncio.run(go())

@@ -42,15 +42,11 @@ class TnyClient:
         """Asks, and waits for the answer; a body that is no bytes is sent as JSON."""
         return await asyncio.wait_for(self.ask(protocol, body), DEADLINE_S)
 
-    def ask(
-        self, protocol: int, body: Any = None, headers: tuple[bytes, ...] | None = None
-    ) -> asyncio.Future[Message]:
+    def ask(self, protocol: int, body: Any = None, **headers: Any) -> asyncio.Future[Message]:
         """Asks; the future has the answer."""
         loop = asyncio.get_running_loop()
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-        number = self.session.request(
-            protocol, data, headers=headers, timeout_s=3600.0, now=loop.time()
-        )
+        number = self.session.request(protocol, data, **headers, timeout_s=3600.0, now=loop.time())
         answer = self._answers[number] = loop.create_future()
         self._flush()
         return answer

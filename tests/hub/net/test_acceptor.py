@@ -18,6 +18,7 @@ from tests.hub.certificates import make_certificate
 from tests.hub.running import DEADLINE_S, LISTENERS, Running, running, until
 
 from wirelake.hub.listeners.tny_gateway import LinkConnection
+from wirelake.hub.net.acceptor import charged_address
 
 ALL = (*LISTENERS, "parcel")
 
@@ -235,3 +236,43 @@ def test_the_last_descriptors_are_for_probes(caplog: pytest.LogCaptureFixture) -
         asyncio.run(go())
     assert len(caplog.records) == 1
     assert "descriptors are in use; raise the limit of open files" in caplog.text
+
+
+# -- addresses -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "charged"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::9", "2001:db8:1:3::/64"),
+        ("::1", "::1"),
+        ("fe80::1%eth0", "fe80::1%eth0"),
+        ("fe80::2%eth0", "fe80::2%eth0"),
+        ("", ""),
+    ],
+)
+def test_limits_per_address_count_for_the_network_of_an_ipv6_address(
+    host: str, charged: str
+) -> None:
+    assert charged_address(host) == charged
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_addresses_of_one_network_share_a_limit(protocol: str) -> None:
+    async def go() -> None:
+        async with _run(protocol, half_open_per_address=2) as it:
+            listener = it.hub.listeners[protocol]
+            taken = [listener.accept(f"2001:db8::{number}") for number in range(3)]
+            assert [each is not None for each in taken] == [True, True, False]
+            other = listener.accept("2001:db8:0:1::1")
+            assert other is not None
+            for each in (*taken[:2], other):
+                assert each is not None
+                assert not listener.settled(each)
+            assert it.hub.table.count == 0
+
+    asyncio.run(go())

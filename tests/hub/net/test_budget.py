@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
 from parcel_courier.protocol import PROTOCOL, Ask, Frame
-from tests.hub.running import DEADLINE_S, Running, running, until
+from tests.hub.certificates import make_certificate
+from tests.hub.running import DEADLINE_S, LISTENERS, Running, running, until
+from tests.hub.session_client import dial
 from tests.hub_raw import raw_comet as comet
 from tests.hub_raw import raw_esnp as esnp
 from tests.hub_raw import raw_relay as relay
@@ -114,6 +118,7 @@ _FRAMES: dict[str, Callable[[], bytes]] = {
     "parcel": lambda: PROTOCOL.encode(Frame(1, Ask("test/echo", bytes(_LARGE)))),
 }
 _NO_AUTH = ("esnp", "tny", "parcel")
+_CLIENTS = ("anna", "bert", "carl")
 
 
 def _hub(protocol: str, *, gateway: dict[str, Any] | None = None, **limits: Any) -> Any:
@@ -121,11 +126,22 @@ def _hub(protocol: str, *, gateway: dict[str, Any] | None = None, **limits: Any)
     if protocol in _NO_AUTH:
         settings["auth"] = "none"
     tables = {} if gateway is None else {"gateway": gateway}
-    return running(listeners=[protocol], limits=limits, **{protocol: settings}, **tables)
+    return running(
+        clients=_CLIENTS, listeners=[protocol], limits=limits, **{protocol: settings}, **tables
+    )
 
 
 async def _unfinished(it: Running, protocol: str, size: int) -> asyncio.StreamWriter:
-    _, writer = await asyncio.open_connection(*it.address(protocol))
+    reader, writer = await asyncio.open_connection(*it.address(protocol))
+    # What is not signed on may not send as much.
+    if protocol == "comet":
+        name = _CLIENTS[len(it.hub.connections) % len(_CLIENTS)]
+        writer.write(comet.frame(comet.AUTH, comet.text(name) + comet.text(it.tokens[name])))
+        await asyncio.wait_for(reader.readexactly(3), DEADLINE_S)
+    elif protocol == "relay":
+        instance = relay.fixed64(2, len(it.hub.connections))
+        writer.write(relay.pack(1, relay.LINK_OPEN, 1, b"\x0a\x04game" + instance + b"\x1a\x01k"))
+        await asyncio.wait_for(reader.readexactly(3), DEADLINE_S)
     writer.write(_FRAMES[protocol]()[:size])
     return writer
 
@@ -148,6 +164,29 @@ def test_unfinished_frames_of_one_address(protocol: str) -> None:
             await _share(it, protocol)
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("protocol", [*LISTENERS, "parcel"])
+def test_what_is_not_signed_on_sends_no_large_frame(protocol: str) -> None:
+    frame = _FRAMES.get(protocol, lambda: bytes.fromhex("7f66000100000000 00000001 0000ffff"))()
+
+    async def go() -> None:
+        async with running(listeners=[protocol], **{protocol: {"port": 0}}) as it:
+            reader, writer = await asyncio.open_connection(*it.address(protocol))
+            writer.write(frame[:30_000])
+            with suppress(ConnectionError):
+                await asyncio.wait_for(reader.read(), DEADLINE_S)
+            await until(lambda: not it.hub.connections)
+            assert it.hub.context.budget.total == 0
+            (found,) = it.hub.table.closed_connections
+            assert (found.side, found.reason) == ("hub", "too_large") or found.reason in _REFUSED
+            writer.close()
+
+    asyncio.run(go())
+
+
+_REFUSED = {"too_large", "length_overrun", "bad_length"}
+"""Codes of sessions that refuse such a frame by its head."""
 
 
 def test_unfinished_frames_at_a_gateway() -> None:
@@ -183,6 +222,84 @@ def test_bodies_of_running_calls_count(protocol: str) -> None:
                 over.set()
                 await call
                 await until(lambda: it.hub.context.budget.total == 0)
+
+    asyncio.run(go())
+
+
+# -- what peers do not read ----------------------------------------------------------------------
+
+_UNREAD = 16 << 20
+"""Much more than the kernel takes for a peer that does not read."""
+
+
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "tls"])
+@pytest.mark.parametrize("protocol", [*LISTENERS, "parcel"])
+def test_unread_bytes_count_before_writing_is_paused(
+    protocol: str, secured: bool, tmp_path: Path
+) -> None:
+    made = make_certificate(tmp_path) if secured else None
+    settings = {"port": 0} if made is None else {"port": 0, "tls": made.settings}
+    limits = {"write_buffer": 4 * _UNREAD}
+
+    async def go() -> None:
+        async with running(listeners=[protocol], limits=limits, **{protocol: settings}) as it:
+            tls = None if made is None else made.trusting()
+            _, writer = await dial(it.address(protocol), tls)
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await until(lambda: it.hub.connections)
+            (connection,) = it.hub.connections.values()
+            assert isinstance(connection, Connection)
+            connection.write(bytes(_UNREAD))
+            budget = it.hub.context.budget
+            await until(lambda: budget.total >= _UNREAD // 4)
+            assert not connection.paused_since
+            before = budget.total
+            for _ in range(16):  # small writes are counted by the next scan
+                connection.write(bytes(60_000))
+                connection.flush()
+            connection.check_deadlines(it.hub.loop.time())
+            assert budget.total >= before + 16 * 60_000
+            writer.transport.abort()
+            await until(lambda: budget.total == 0)
+
+    asyncio.run(go())
+
+
+def test_requests_of_a_peer_that_does_not_read_wait() -> None:
+    services = Services()
+    calls = 0
+
+    @services.service("test", "large")
+    def large() -> dict[str, str]:
+        nonlocal calls
+        calls += 1
+        return {"text": "x" * 500_000}
+
+    async def go() -> None:
+        limits = {"bytes_per_turn": 100, "write_buffer": 10_000}
+        async with running(
+            listeners=["esnp"], services=services, esnp={"auth": "none"}, limits=limits
+        ) as it:
+            count = 100
+            numbers = range(1, count + 1)
+            requests = (esnp.encoded(esnp.call_rows(n, "test", "large", {})) for n in numbers)
+            reader, writer = await asyncio.open_connection(*it.address("esnp"))
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            writer.write(b"".join(requests))  # in one read of the hub
+            await until(lambda: calls)
+            (connection,) = it.hub.connections.values()
+            await until(lambda: connection.paused_since)
+            before = calls
+            assert before < count
+            for _ in range(2 * count):
+                await asyncio.sleep(0)
+            assert calls == before
+            writer.transport.resume_reading()  # type: ignore[attr-defined]
+            received = 0
+            while received < count * 500_000:
+                received += len(await asyncio.wait_for(reader.read(1 << 20), DEADLINE_S))
+            assert calls == count
+            writer.close()
 
     asyncio.run(go())
 
@@ -296,5 +413,41 @@ def test_messages_that_wait_for_a_link_count() -> None:
                 user.react()
                 await until(lambda: user.held_bytes == it.hub.context.budget.total == 0)
                 writer.transport.abort()
+
+    asyncio.run(go())
+
+
+def test_the_sign_on_that_a_gateway_keeps_counts() -> None:
+    async def go() -> None:
+        async with running(clients=["anna"], listeners=["relay"]) as backend:
+            host, port = backend.address("relay")
+            gateway = {"enabled": True, "backends": [{"host": host, "port": port}]}
+            async with running(listeners=["tny"], gateway=gateway) as it:
+                await until(lambda: len(it.hub.connections) == 1)  # the link
+                reader, writer = await asyncio.open_connection(*it.address("tny"))
+                body = json.dumps({"id": "anna", "token": backend.tokens["anna"]}).encode()
+                message = tny.TnyMessage(1, 0, 10, body=body + b" " * _LARGE)
+                writer.write(tny.packet(1, 1, tny.message_bytes(message)))
+                assert b"anna" in await asyncio.wait_for(reader.read(1_000), DEADLINE_S)
+                budget = it.hub.context.budget
+                await until(lambda: _LARGE <= budget.total < 2 * _LARGE)
+                writer.transport.abort()
+                await until(lambda: budget.total == 0)
+
+    asyncio.run(go())
+
+
+def test_what_a_phone_reports_counts() -> None:
+    report = comet.text("phone") + bytes([1]) + comet.text("x" * 20_000)
+
+    async def go() -> None:
+        async with _hub("comet") as it:
+            writer = await _unfinished(it, "comet", 0)
+            for _ in range(2):  # the second replaces the first
+                writer.write(comet.frame(8, bytes(2) + report))
+            budget = it.hub.context.budget
+            await until(lambda: 20_000 <= budget.total < 40_000)
+            writer.transport.abort()
+            await until(lambda: budget.total == 0)
 
     asyncio.run(go())

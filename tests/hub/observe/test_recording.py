@@ -14,7 +14,7 @@ from tests.columnar.differential import differences
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, hub_process
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.observe.recorded_run import Caller, publish
-from tests.hub.running import running, until
+from tests.hub.running import free_config, running, until
 from tests.hub.session_client import dial
 from tests.hub_raw.hub_process import HubProcess as KilledHub
 from tests.hub_raw.hub_process import wait_until
@@ -23,6 +23,8 @@ from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import Output, is_being_written, open_files, sealed_files
 from wirelake.capture.record.recorder import Recorder
 from wirelake.capture.tools.repair import seal_abandoned
+from wirelake.hub.config import ConfigError
+from wirelake.hub.hub import Hub
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.sansio import Role
 
@@ -235,3 +237,19 @@ def test_a_hub_that_is_killed_and_started_again_leaves_no_open_recording(tmp_pat
     assert open_files(folder) == []
     published = [fact for fact in facts_of(folder) if fact["kind"] == "publish"]
     assert published
+
+
+def test_a_start_that_fails_leaves_no_open_recording_and_no_lock(tmp_path: Path) -> None:
+    key = tmp_path / "rsa.pem"
+    key.write_text("not a key")
+    record = {"folder": str(tmp_path / "recordings")}
+    config = free_config(["comet"], comet={"key": "rsa", "rsa_key": str(key)}, record=record)
+
+    async def go() -> None:
+        with pytest.raises(ConfigError, match="not a PEM private key"):
+            await Hub(config, tmp_path / "data").start()
+        assert list(tmp_path.rglob("*.open")) == []
+        async with running(listeners=["comet"], data=tmp_path / "data", record=record):
+            pass
+
+    asyncio.run(go())

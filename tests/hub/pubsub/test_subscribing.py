@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,24 @@ def test_subscriptions_survive_and_nothing_of_an_ended_one_waits(tmp_path: Path)
             assert [each.content for each in it.waiting(ann)] == [b"@b"]
             await it.subscribe(ann, "@a")
             assert [each.content for each in it.waiting(ann)] == [b"@b"]
+
+    asyncio.run(run())
+
+
+def test_a_subscription_of_an_earlier_version_can_be_ended(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"]) as it:
+            await it.subscribe(it.sign_on("ann"), "@a")
+        with closing(sqlite3.connect(tmp_path / "hub.sqlite3")) as db, db:
+            db.execute("UPDATE topics SET name = 'news'")
+        async with local_topics(tmp_path) as it:
+            ann = it.sign_on("ann")
+            assert ann.client is not None
+            assert list(ann.client.subscriptions) == ["news"]
+            with pytest.raises(HubError, match="invalid topic"):
+                await it.unsubscribe(ann, "news", "more")
+            assert await it.unsubscribe(ann, "news", "@never") == 0
+            assert it.store.subscriptions() == []
 
     asyncio.run(run())
 

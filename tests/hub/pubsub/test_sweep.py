@@ -128,10 +128,17 @@ def test_a_redriven_notification_is_sent_again_and_is_durable(tmp_path: Path) ->
             assert ann.contents == [b"0"]
             assert ann.ids[0] not in ids
             assert [each.client for each in it.topics.dead(10)] == ["ann", "ann"]
+            twice = await asyncio.gather(*(it.topics.redrive(client="ann") for _ in range(2)))
+            assert sorted(twice) == [0, 2]
+            await it.settled()
+            assert ann.contents == [b"0", b"1", b"2"]
             with pytest.raises(HubError, match="unknown client"):
                 await it.topics.redrive(client="ghost")
             with pytest.raises(HubError, match="expected ids"):
                 await it.topics.redrive(ids=["nonsense"])
+            it.topics.close()
+            with pytest.raises(HubError, match="shutting down"):
+                await it.topics.redrive(client="bob")
         async with local_topics(tmp_path) as it:
             waiting = it.waiting(it.sign_on("bob"))
             assert [(each.content, each.topic, each.type) for each in waiting] == [

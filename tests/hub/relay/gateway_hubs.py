@@ -58,6 +58,7 @@ async def gateway(
         "links": links,
         "dialect": dialect,
         "backends": [{"host": "127.0.0.1", "port": port, "tls": tls} for port in ports],
+        **tables.pop("gateway", {}),
     }
     tny = {**OPEN, **tables.pop("tny", {})}
     async with running(listeners=["tny"], tny=tny, gateway=settings, **tables) as it:

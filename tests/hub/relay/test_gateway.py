@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import (
+    OPEN,
     backend,
     cut,
     gateway,
@@ -18,10 +20,13 @@ from tests.hub.relay.gateway_hubs import (
     port_of,
     who,
 )
-from tests.hub.running import until
+from tests.hub.running import running, until
 
+from wirelake.client import CallFailed, connect
 from wirelake.hub.listeners.tny_gateway import LinkConnection
-from wirelake.hub.store import add_client
+from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Call
+from wirelake.hub.store import add_client, remove_client
 
 pytestmark = pytest.mark.slow
 
@@ -256,5 +261,109 @@ def test_links_of_a_gateway_are_connections_too() -> None:
             links = [e for e in gate.hub.connections.values() if isinstance(e, LinkConnection)]
             assert [link.peer[1] for link in links] == [port_of(one)]
             assert gate.hub.counters.accepted == {"relay": 1}
+
+    asyncio.run(go())
+
+
+@pytest.mark.parametrize("links", ["seed", "upstream"])
+def test_a_python_client_behind_a_gateway(links: str) -> None:
+    """Calls, fields of messages, events and notifications of a client go through its tunnel."""
+
+    async def story() -> None:
+        relay = {"auth": "token", "dialect": links}
+        async with (
+            backend("one", relay=relay, clients=["alice"]) as one,
+            gateway(port_of(one), dialect=links) as front,
+        ):
+            url = "tny://{}:{}".format(*front.address("tny"))
+            await until(lambda: links_up(front) == 1)
+            async with connect(url, id="alice", token=one.tokens["alice"]) as c:
+                result = await c.call(2000, {}, line=5, forward_header=b"\x01")
+                assert (result.data["name"], result.data["peer"]) == ("one", "127.0.0.1")
+                assert (result.message.line, result.message.forward_header) == (5, b"\x01")
+                with pytest.raises(CallFailed) as failed:
+                    await c.call(1999)
+                assert failed.value.code == 205
+                await c.subscribe("@news")
+                await one.publish("@news", b"down the tunnel")
+                async for notification in c.notifications():
+                    assert notification.content == b"down the tunnel"
+                    await c.ack(notification)
+                    break
+            await until(lambda: len(one.hub.connections) == 1, "the tunnel ends with its user")
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("service_type", [0, 7])
+def test_a_link_names_its_gateway(service_type: int) -> None:
+    """LINK_OPEN has the name, the instance and the kind of a gateway, and a key of its own."""
+
+    async def story() -> None:
+        named = {"name": "gate", "instance": 9, "service_type": service_type, "service": "game"}
+        async with backend("one") as back, gateway(port_of(back), links=2, gateway=named) as front:
+            await until(lambda: len(back.hub.connections) == 2)
+            sessions = [each.session for each in back.hub.connections.values()]
+            await until(lambda: all(each.opening is not None for each in sessions))
+            found = [each.opening for each in sessions]
+            assert {(each.service, each.instance) for each in found} == {("gate", 9)}
+            assert {each.service_type for each in found} == {service_type or None}
+            assert len({each.key for each in found}) == 2
+            assert front.hub.config.gateway.service == "game"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("change", ["expires", "removed"])
+def test_a_user_is_disconnected_with_its_token(change: str) -> None:
+    """By the backend, which closes its tunnel: when the token expires, or with a reload."""
+
+    async def go() -> None:
+        async with (
+            backend("one", relay={"auth": "token"}) as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            path = one.data / "hub.sqlite3"
+            token = add_client(path, "alice", lifetime_s=3600)
+            assert (await client.sign_on("alice", token)).code == 100
+            assert (await client.call(11, {"topic": "@news"})).code == 100
+            if change == "expires":
+                later = time.time() + 3601
+                one.hub.topics._clock = lambda: later
+            else:
+                remove_client(path, "alice")
+                one.hub.reload(one.hub.config)
+            await client.ended()
+            reasons = [each.reason for each in one.hub.table.closed_connections]
+            assert reasons == ["token_expired" if change == "expires" else "revoked"]
+            async with tny_client(gate.address("tny")) as again:
+                assert (await again.sign_on("alice", token)).code == 210
+
+    asyncio.run(go())
+
+
+def test_headers_of_pending_requests_count_for_their_user() -> None:
+    """The gateway keeps them until the backend answers, which may take as long as it likes."""
+
+    async def go() -> None:
+        services = demo_services()
+        answered = asyncio.Event()
+
+        @services.service("test", "wait", tny=2002)
+        async def wait(call: Call) -> None:  # noqa: ARG001
+            await answered.wait()
+
+        async with (
+            running(listeners=["relay"], services=services, relay=OPEN) as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            answers = [client.ask(2002, forward_header=bytes(10_000)) for _ in range(20)]
+            budget = gate.hub.context.budget
+            await until(lambda: budget.total >= 200_000, "they are counted")
+            answered.set()
+            await asyncio.wait_for(asyncio.gather(*answers), 20)
+            await until(lambda: budget.total == 0, "they are answered")
 
     asyncio.run(go())

@@ -14,9 +14,20 @@ from wirelake.hub.config import ConfigError
 from wirelake.hub.listeners.relay import RelayListener
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols.sansio import Event
-from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
+from wirelake.protocols.tny.layout import (
+    LinkClose,
+    LinkOpen,
+    LinkOpened,
+    LinkPing,
+    LinkPong,
+    Message,
+    Mode,
+    RelayPacket,
+)
+from wirelake.protocols.tny.protocol import RELAY
 from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
 from wirelake.protocols.tny.relay_link import LinkUp, Relayed, TunnelAnswered, TunnelClosed
+from wirelake.wire import Protobuf
 
 OPEN = {"auth": "none"}
 SERVICE = "game"
@@ -240,7 +251,7 @@ def test_gateways_from_other_addresses_are_refused() -> None:
             with suppress(ConnectionError):
                 assert await asyncio.wait_for(reader.read(), DEADLINE_S) == b""
             writer.close()
-            assert it.hub.counters.drops["relay", "not_allowed"] == 1
+            assert it.hub.counters.refused == {"not_allowed": 1}
             listener = it.hub.listeners["relay"]
             assert isinstance(listener, RelayListener)
             found = [listener.allows(each) for each in ("10.1.2.3", "::ffff:10.1.9.9", "fd00::1")]
@@ -262,6 +273,43 @@ def test_an_address_that_is_none_is_named() -> None:
 def test_tunnels_that_need_not_sign_on_are_for_loopback() -> None:
     with pytest.raises(ConfigError, match=r'relay.auth: "none" is allowed on loopback'):
         free_config(["relay"], relay={**OPEN, "host": "0.0.0.0", "allow": ["10.0.0.1"]})
+
+
+@pytest.mark.parametrize("dialect", ["seed", "upstream"])
+def test_bytes_in_void_packets_are_ignored_in_upstream_only(dialect: str) -> None:
+    """The original reads no arguments of a ping, a pong and a close (section 8.11)."""
+
+    def packet(number: int, arguments: Protobuf) -> bytes:
+        made: bytes = RELAY.encode(RelayPacket(id=number, arguments=arguments), dialect=dialect)
+        return made
+
+    async def story() -> None:
+        async with running(listeners=["relay"], relay={**OPEN, "dialect": dialect}) as it:
+            reader, writer = await asyncio.open_connection(*it.address("relay"))
+
+            async def answer() -> Protobuf:
+                head = await reader.readexactly(7)
+                data = head + await reader.readexactly(int.from_bytes(head[3:], "little"))
+                found, _ = RELAY.decode(data, dialect=dialect)
+                return found.arguments  # type: ignore[no-any-return]
+
+            writer.write(packet(1, LinkOpen(service="gate", instance=9, key="k")))
+            assert await answer() == LinkOpened(result=True)
+            # A protobuf field that nobody knows is no error in either dialect.
+            writer.write(packet(2, LinkPing(unknown=b"\xa8\x06\x01")))
+            assert await answer() == LinkPong()
+            for number, void in enumerate((LinkPong, LinkPing, LinkClose), 3):
+                writer.write(packet(number, void(unknown=b"\xff\xff")))
+            if dialect == "upstream":
+                assert await answer() == LinkPong()
+                assert await answer() == LinkClose()
+            assert await reader.read() == b""
+            writer.close()
+            await until(lambda: not it.hub.connections, "the link ends")
+            failures = [code for (_, code), times in it.hub.counters.failures.items() if times]
+            assert failures == (["varint_truncated"] if dialect == "seed" else [])
+
+    asyncio.run(story())
 
 
 def test_nothing_but_opening_is_taken_from_a_new_link() -> None:

@@ -36,7 +36,9 @@ def now(op: str, call: Call, given: Any) -> Any:
 def test_echo_of_a_body_and_of_rows() -> None:
     assert now("echo", Call("tny", None, b"\x00 no JSON"), b"\x00 no JSON") == b"\x00 no JSON"
     rows = (Data(name="a", value=var_of(1)), Header(name="h", value=var_of(2)), Payload(data=b"x"))
-    assert now("echo", EsnpCall("esnp", None, b"x", rows), {}) == Reply(rows=(rows[0], rows[2]))
+    assert now("echo", EsnpCall("esnp", None, b"x", received=rows), {}) == Reply(
+        rows=(rows[0], rows[2])
+    )
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,7 @@ def test_fail_with_any_arguments() -> None:
 def test_sleep() -> None:
     class Line:
         client = None
+        is_busy = False
 
         def __init__(self) -> None:
             self.work: list[asyncio.Future[Any]] = []

@@ -12,6 +12,8 @@ import msgspec
 import pytest
 
 from wirelake.hub.errors import HubError
+from wirelake.hub.rpc import call_types
+from wirelake.hub.rpc.defect_log import DefectLog
 from wirelake.hub.rpc.services import (
     Call,
     Reply,
@@ -27,6 +29,7 @@ class Line:
     """What a service knows of a connection: it does work that ends with it."""
 
     client = None
+    is_busy = False
 
     def __init__(self) -> None:
         self.tasks: list[asyncio.Future[Any]] = []
@@ -151,12 +154,19 @@ def test_json_bodies(result: Any, body: bytes) -> None:
     assert json_body(result) == body
 
 
-def test_what_is_no_json(caplog: pytest.LogCaptureFixture) -> None:
-    for result in ({"a": object()}, {"a": "\ud800"}, Reply(data={"a": object()})):
-        with pytest.raises(HubError) as caught:
-            json_body(result)
-        assert caught.value.code == "internal"
-    assert "cannot be encoded as JSON" in caplog.text
+def test_what_is_no_json(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 5.0
+    monkeypatch.setattr("wirelake.hub.rpc.defect_log.monotonic", lambda: now)
+    monkeypatch.setattr(call_types, "_defects", DefectLog(logging.getLogger("defects")))
+    for _ in range(2):
+        for result in ({"a": object()}, {"a": "\ud800"}, Reply(data={"a": object()})):
+            with pytest.raises(HubError) as caught:
+                json_body(result)
+            assert caught.value.code == "internal"
+        now += 1.0
+    first, second = caplog.records
+    assert "cannot be encoded as JSON" in first.getMessage()
+    assert second.getMessage().endswith("(2 more since the last message)")
 
 
 # -- failures --------------------------------------------------------------------------------
@@ -346,3 +356,34 @@ def test_sets_can_be_put_together() -> None:
     assert one.numbered("tny").get(2) is not None
     with pytest.raises(ServiceDefinitionError, match="already exists"):
         one.include(two)
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_defect_is_logged_once_per_second(
+    asynchronous: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = 5.0
+    monkeypatch.setattr("wirelake.hub.rpc.defect_log.monotonic", lambda: now)
+
+    def fail() -> None:
+        raise ValueError("a defect")
+
+    async def fail_later() -> None:
+        fail()
+
+    async def run() -> None:
+        nonlocal now
+        _, service = made(fail_later if asynchronous else fail)
+        line, answers = Line(), []
+        for _ in range(2):
+            for _ in range(50):
+                service.run(Call("tny", line), b"", answers.append)
+            await asyncio.gather(*line.tasks)
+            now += 1.0
+        assert [each.code for each in answers if isinstance(each, HubError)] == ["internal"] * 100
+
+    asyncio.run(run())
+    first, second = caplog.records
+    assert first.getMessage() == "service test/it raised an exception"
+    assert first.exc_info is not None
+    assert second.getMessage().endswith("(49 more since the last message)")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import shutil
 import sqlite3
 import stat
 import threading
@@ -90,24 +92,84 @@ def test_a_write_ahead_log_without_its_database_is_refused(tmp_path: Path) -> No
     assert (tmp_path / f"{_NAME}-wal").read_bytes() == b"changes"
 
 
-def test_a_file_that_disappears_is_not_made_anew(tmp_path: Path) -> None:
+def _remove(path: Path) -> None:
+    path.rename(path.with_name("elsewhere"))
+
+
+def _replace(path: Path) -> None:
+    shutil.copy(path, path.with_name("copy"))
+    path.with_name("copy").rename(path)
+
+
+def _truncate(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def _cut(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2 // 4096 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (_remove, "No such file or directory; restore it, and restart the hub"),
+        (_replace, "replaced while the hub runs; restart the hub"),
+        (_truncate, "file is not a database; restart the hub"),
+        (_cut, "malformed"),
+    ],
+)
+def test_nothing_is_confirmed_when_the_file_is_removed_replaced_or_cut(
+    tmp_path: Path, change: Any, said: str
+) -> None:
+    """Although SQLite itself does not notice: it has the file open, and pages in its caches."""
+    path = tmp_path / _NAME
+    _start(tmp_path)
+    _fill(tmp_path, 200)
+
     async def run() -> None:
         store = _open(tmp_path)
-        (tmp_path / _NAME).rename(tmp_path / "elsewhere")
-        writer = store._writer
-        # A failure of another kind makes the writer connect again.
-        results = []
-        for _ in range(2):
+
+        async def write(number: int) -> HubError | None:
             done = asyncio.get_running_loop().create_future()
-            writer.batch.work.append(lambda db: db.execute("SELECT nonsense"))
+            store.append((1_000 + number, 1, 0, 1, 4_000_000_000_000, None, b"x"), number)
             store.when_written(done.set_result)
-            results.append((await done).code)
-        assert results == ["storage_failed", "storage_failed"]
-        assert store.problem()
+            found: HubError | None = await done
+            return found
+
+        assert await write(0) is None
+        change(path)
+        for number in range(1, 3):
+            error = await write(number)
+            assert error is not None
+            assert error.code == "storage_failed"
+            assert said in store.problem()
         await store.close()
 
     asyncio.run(run())
-    assert not (tmp_path / _NAME).exists()
+    assert path.exists() == (change is not _remove)
+
+
+def test_a_file_that_another_process_made_smaller_is_checked_and_used(tmp_path: Path) -> None:
+    _start(tmp_path)
+    _fill(tmp_path, 2_000)
+
+    async def run() -> None:
+        store = _open(tmp_path)
+        before = store.size().database
+        with closing(sqlite3.connect(tmp_path / _NAME)) as db:
+            db.execute("DELETE FROM log")
+            db.commit()
+            db.execute("VACUUM")
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        assert store.size().database < before // 2
+        done = asyncio.get_running_loop().create_future()
+        store.save_last_number(7)
+        store.when_written(done.set_result)
+        assert await done is None
+        assert store.problem() == ""
+        await store.close()
+
+    asyncio.run(run())
 
 
 def test_a_damaged_file_is_reported_at_the_start(tmp_path: Path) -> None:
@@ -130,7 +192,7 @@ def test_a_list_of_clients_that_cannot_be_read_is_an_error(tmp_path: Path) -> No
 def test_the_check_ends_when_its_time_is_over(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _start(tmp_path)
+    _start(tmp_path, check_s=0)
     add_client(tmp_path / _NAME, "ann")
     _start(tmp_path, check_s=1e-9)
     assert [record.message for record in caplog.records] == [
@@ -156,7 +218,7 @@ def test_the_check_of_a_large_table_is_interrupted(
         def cancel(self) -> None:
             self._ended.set()
 
-    _start(tmp_path)
+    _start(tmp_path, check_s=0)
     _fill(tmp_path, 20_000)
     monkeypatch.setattr("wirelake.hub.store.migrations.threading.Timer", Timer)
     _start(tmp_path)

@@ -63,6 +63,29 @@ def test_a_batch_that_fails_fails_alone(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+def test_the_writer_survives_an_error_that_is_not_of_the_database(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = _open(tmp_path)
+        results: list[str | None] = []
+
+        def done(error: HubError | None) -> None:
+            results.append(error and error.code)
+
+        store.add_topic(1 << 64, "@too-large-a-number")  # OverflowError
+        store.when_written(done)
+        await _until(lambda: len(results) == 1)
+        assert "too large" in store.problem()
+        store.add_topic(1, "@news")
+        store.when_written(done)
+        await _until(lambda: len(results) == 2)
+        assert results == ["storage_failed", None]
+        assert store.topics() == [(1, "@news")]
+        assert not store.problem()
+        await store.close()
+
+    asyncio.run(run())
+
+
 def test_closing_writes_what_was_asked_for(tmp_path: Path) -> None:
     async def run() -> None:
         store = _open(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from enum import IntEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pytest
 from hypothesis import given
@@ -17,6 +17,8 @@ from wirelake.wire.types import (
     F64LE,
     I32LE,
     U8,
+    Choice,
+    Length16,
     Names,
     Number,
     PbBool,
@@ -26,11 +28,13 @@ from wirelake.wire.types import (
     PbInt64,
     PbString,
     Sizes,
+    Tag8,
     ToEnd,
     VarI32,
     VarU32,
     VarU64,
 )
+from wirelake.wire.views._trace_layouts import trace
 from wirelake.wire.views.strategy import values
 
 
@@ -302,3 +306,33 @@ def test_any_bytes_are_a_value_or_a_documented_error(data: bytes) -> None:
         return
     assert stop == len(data)
     assert repr(read(write(value))) == repr(value)
+
+
+class Void(Protobuf):
+    unparsed: ClassVar[tuple[str, ...]] = ("loose",)
+
+
+class Mail(Layout):
+    length: ClassVar[Length16]
+    tag: ClassVar[Tag8]
+    body: Annotated[Void | Box, Choice({1: Void, 2: Box})]
+
+
+@given(st.binary(max_size=40))
+def test_a_dialect_may_ignore_the_bytes_of_a_void_layout(extra: bytes) -> None:
+    protocol = Protocol(name="mail", title="", frame=Mail, dialects=("seed", "loose"))
+    data = (len(extra) + 1).to_bytes(2, "big") + b"\x01" + extra
+    assert protocol.decode(data, dialect="loose") == (Void(unknown=extra), len(data))
+    assert protocol.encode(Void(unknown=extra), dialect="loose") == data
+    span = trace(protocol.model("loose"), data)
+    assert span.error is None
+    assert span.value == Void(unknown=extra)
+
+
+def test_other_dialects_parse_a_void_layout() -> None:
+    protocol = Protocol(name="mail", title="", frame=Mail, dialects=("seed", "loose"))
+    data = b"\x00\x03\x01\xff\xff"
+    with pytest.raises(DecodeError) as caught:
+        protocol.decode(data)
+    assert caught.value.code == "varint_truncated"
+    assert protocol.decode(b"\x00\x03\x01\x08\x07") == (Void(unknown=b"\x08\x07"), 5)

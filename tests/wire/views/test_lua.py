@@ -217,6 +217,7 @@ def test_names_outside_ascii() -> None:
         ([COMET, TNY], {"ports": {"comet": 9610}}, "tny and comet have the same port, 9610"),
         ([_protocol("Loud", Other)], {}, "invalid protocol name 'Loud'"),
         ([_protocol("a.b", Other)], {}, "invalid protocol name 'a.b'"),
+        ([_protocol("kind", Other)], {}, "'kind' is a field that all protocols share"),
         ([_protocol("p", Malformed)], {}, "two things would be called wirelake.p.malformed"),
     ],
 )

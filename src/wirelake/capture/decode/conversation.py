@@ -14,12 +14,21 @@ from wirelake.wire.errors import WireError
 from wirelake.wire.protocol import Protocol
 
 from ..format.items import Direction, Segment
-from ..tcp.assembly import RST, Conflict, Data, Event, Gap, StreamAssembler
+from ..tcp.assembly import RST, SYN, Conflict, Data, Event, Gap, StreamAssembler
 from ..tcp.connections import Connection
 from .decryption import Decryptor, KeyRing
 from .messages import MessageRows
 from .protocol_selector import KnownProtocol, ProtocolChooser, Sniffer
-from .streams import Fault, Frame, FrameReader, Read, StreamCoverage, conflict_fault, frame_fault
+from .streams import (
+    SEARCH_NS,
+    Fault,
+    Frame,
+    FrameReader,
+    Read,
+    StreamCoverage,
+    conflict_fault,
+    frame_fault,
+)
 
 __all__ = ["WAITING_LIMIT", "ConnectionDecoder", "Context", "TableRow"]
 
@@ -50,13 +59,20 @@ class _End(NamedTuple):
 class _Stream:
     """One direction."""
 
-    __slots__ = ("assembler", "coverage", "ended", "reader")
+    __slots__ = ("assembler", "coverage", "ended", "joined", "reader")
 
     def __init__(self, coverage: StreamCoverage):
         self.assembler = StreamAssembler()
         self.coverage = coverage
         self.reader: FrameReader | None = None
+        self.joined = False
+        """Whether its first byte may be inside of a frame: its beginning was not captured."""
         self.ended = False
+
+
+def _has_bytes(stream: _Stream, events: list[Event]) -> bool:
+    """Return whether bytes of a stream were captured, even if they wait behind missing ones."""
+    return stream.assembler.has_waiting or any(isinstance(each, Data) for each in events)
 
 
 class ConnectionDecoder:
@@ -72,8 +88,13 @@ class ConnectionDecoder:
         self._decryptor: Decryptor | None = None
         self._sniffer: Sniffer | None = None
         self._sniffed: _Stream | None = None
-        self._waiting: list[tuple[_Stream, Data | Gap | _End]] = []
+        """The stream of which the first byte was captured."""
+        self._sniffed_ns = 0
+        """When its first byte was captured."""
+        self._waiting: list[tuple[_Stream, Data | Gap | Conflict | _End]] = []
         self._waiting_bytes = 0
+        self._waiting_gap = False
+        """Whether bytes of either direction are missing among those."""
         self._reset = False
         known = context.chooser.known(connection.server.port, recorded)
         self._decided = known is not None
@@ -88,6 +109,12 @@ class ConnectionDecoder:
             stream = self._begin(direction, file, packet.ts_ns)
         stream.coverage.packets += 1
         stream.coverage.last_ns = packet.ts_ns
+        if not stream.assembler.started:
+            # The last segment counts, because some do not start a stream, such as bare ACKs. A
+            # recorder's packet begins with a frame, unless it is marked.
+            stream.joined = not segment.flags & SYN and (
+                packet.connection is None or packet.continues
+            )
         events = stream.assembler.feed(
             segment.seq,
             segment.payload,
@@ -97,6 +124,8 @@ class ConnectionDecoder:
             segment.missing,
             file,
         )
+        if not self._decided and self._sniffed is None and _has_bytes(stream, events):
+            self._sniffed = stream
         yield from self._handle(stream, events)
         # FIN or RST may have been reached with this segment, or with one that it made deliverable.
         if stream.assembler.finished and not stream.ended:
@@ -108,13 +137,25 @@ class ConnectionDecoder:
             for each in self._streams.values():
                 each.assembler.stop()
 
+    @property
+    def hole_ns(self) -> int | None:
+        """The time from which the age of the oldest hole counts; None without one."""
+        found = [each.assembler.hole_ns for each in self._streams.values()]
+        return min((ts_ns for ts_ns in found if ts_ns is not None), default=None)
+
+    def expire(self, now_ns: int) -> Iterator[TableRow]:
+        """Yield the rows behind holes that are too old at a time."""
+        for stream in self._streams.values():
+            yield from self._handle(stream, stream.assembler.expire(now_ns))
+            if stream.assembler.finished and not stream.ended:
+                yield from self._end(stream, still_open=False)
+
     def end(self, *, still_open: bool) -> Iterator[TableRow]:
         """Yield the remaining rows when the connection is dropped or the last file has ended."""
         yield from self._end_streams(still_open=still_open)
         # Too few bytes to decide so far: decide with what there is.
         if not self._decided and self._sniffer is not None:
-            self._sniffer.end()
-            yield from self._decide(self._sniffer)
+            yield from self._decide()
         if "coverage" in self._context.tables:
             for stream in self._streams.values():
                 yield "coverage", stream.coverage.row(stream.assembler.counters)
@@ -151,16 +192,16 @@ class ConnectionDecoder:
 
     def _handle(self, stream: _Stream, events: list[Event]) -> Iterator[TableRow]:
         for event in events:
-            if isinstance(event, Conflict):
-                yield from self._fault(stream, conflict_fault(event))
-            else:
-                yield from self._dispatch(stream, event)
+            yield from self._dispatch(stream, event)
+        # The first bytes of the connection may follow a gap, but then they are all there are.
+        if self._waiting_gap and self._sniffed is not None and not self._decided:
+            yield from self._decide()
 
     def _end(self, stream: _Stream, *, still_open: bool) -> Iterator[TableRow]:
         stream.ended = True
         yield from self._dispatch(stream, _End(still_open))
 
-    def _dispatch(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+    def _dispatch(self, stream: _Stream, event: Event | _End) -> Iterator[TableRow]:
         if self._decided:
             yield from self._read(stream, event)
         else:
@@ -177,36 +218,50 @@ class ConnectionDecoder:
         for stream in self._streams.values():
             self._attach_reader(stream)
 
-    def _sniff(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
-        # Ends too: a stream may end before the other direction decides.
+    def _sniff(self, stream: _Stream, event: Event | _End) -> Iterator[TableRow]:
+        # Ends too: a stream may end before the other direction decides. And conflicts, whose rows
+        # have the protocol.
         self._waiting.append((stream, event))
-        if self._sniffer is None:
-            # A gap or an end before the first byte decides nothing.
-            if not isinstance(event, Data):
-                return
-            self._sniffer = self._context.chooser.sniffer(stream.coverage.direction)
-            self._sniffed = stream
+        if isinstance(event, Gap):
+            self._waiting_gap = True
         if isinstance(event, Data):
             self._waiting_bytes += len(event.payload)
             if stream is self._sniffed:
-                self._sniffer.feed(event.payload)
-        elif stream is self._sniffed:
-            self._sniffer.end()
+                self._feed_sniffer(stream, event)
+        # At a gap the first frame can no longer become complete.
+        over = self._sniffer is not None and (
+            isinstance(event, Gap) or (isinstance(event, _End) and stream is self._sniffed)
+        )
         # A connection that never decides must not hold its bytes for ever.
-        if self._waiting_bytes > WAITING_LIMIT:
-            self._sniffer.end()
-        if self._sniffer.decided:
-            yield from self._decide(self._sniffer)
+        over = over or self._waiting_bytes > WAITING_LIMIT
+        if over or (self._sniffer is not None and self._sniffer.decided):
+            yield from self._decide()
 
-    def _decide(self, sniffer: Sniffer) -> Iterator[TableRow]:
-        self._use(sniffer.chosen)
+    def _feed_sniffer(self, stream: _Stream, event: Data) -> None:
+        if self._sniffer is None:
+            self._sniffer = self._context.chooser.sniffer(stream.coverage.direction)
+            self._sniffed_ns = event.ts_ns
+        # As long as a fault may last: others wait for the events of this connection.
+        if event.ts_ns - self._sniffed_ns >= SEARCH_NS:
+            self._sniffer.end()
+        else:
+            self._sniffer.feed(event.payload)
+
+    def _decide(self) -> Iterator[TableRow]:
+        """Decide by the bytes so far; without a first byte there is no protocol."""
+        if self._sniffer is not None:
+            self._sniffer.end()
+        self._use(None if self._sniffer is None else self._sniffer.chosen)
         waiting, self._waiting = self._waiting, []
         for stream, event in waiting:
             yield from self._read(stream, event)
 
     # -- messages ----------------------------------------------------------------------------
 
-    def _read(self, stream: _Stream, event: Data | Gap | _End) -> Iterator[TableRow]:
+    def _read(self, stream: _Stream, event: Event | _End) -> Iterator[TableRow]:
+        if isinstance(event, Conflict):
+            yield from self._fault(stream, conflict_fault(event))
+            return
         reader = stream.reader
         if reader is None:
             if isinstance(event, Data):
@@ -215,7 +270,7 @@ class ConnectionDecoder:
         found: list[Read]
         match event:
             case Data():
-                found = reader.data(event)
+                found = reader.data(event, joined=stream.joined and event.position == 0)
             case Gap():
                 found = reader.gap(event)
             case _End():

@@ -92,7 +92,7 @@ class Framing:
         self._describer = Describer(protocol, self.dialect)
         # Constants at the beginning of a frame. With one, searching after a fault is a regular
         # expression over the buffer.
-        patterns = magics(model)
+        self._magics = patterns = magics(model)
         self.magic_size = max(map(len, patterns), default=0)
         """Length of the longest magic; 0 without one."""
         self._magic = re.compile(b"|".join(map(re.escape, patterns))) if patterns else None
@@ -120,7 +120,8 @@ class Framing:
         much as a large frame.
 
         The result does not depend on how the bytes arrived: an incomplete head is waited for even
-        if it is already invalid, because its missing bytes may still delimit the frame.
+        if it is already invalid, because its missing bytes may still delimit the frame. Only bytes
+        that contradict the magic are no frame whatever follows.
         """
         available = len(buffer) - at
         try:
@@ -128,9 +129,7 @@ class Framing:
         except NeedMore as error:
             return Incomplete(error.need, error.resume)
         except DecodeError as error:
-            # An invalid but incomplete head is waited for: its missing bytes may still delimit the
-            # frame, and the result must not depend on how a stream was cut into packets.
-            if available < self._head_size and not final:
+            if available < self._head_size and not final and self._may_begin(buffer, at):
                 return Incomplete(1, None)
             return BadHead(error)
         # Through a memoryview, so that the bytes are copied once, not twice.
@@ -164,6 +163,13 @@ class Framing:
     def is_head(self, buffer: bytearray, at: int) -> bool:
         """Return whether an incomplete frame has all of its head, with a magic."""
         return self._magic is not None and len(buffer) - at >= self._head_size
+
+    def _may_begin(self, buffer: bytearray, at: int) -> bool:
+        """Return whether the bytes that are there do not contradict the magic."""
+        prefix = bytes(buffer[at : at + self.magic_size])
+        return not self._magics or any(
+            each.startswith(prefix[: len(each)]) for each in self._magics
+        )
 
     def _stop(self, buffer: bytearray, at: int, resume: int | None, limit: int) -> int:
         if resume is not None:

@@ -16,6 +16,7 @@ recorder wrote, and `lifecycle`, the beginnings and ends of connections.
 from __future__ import annotations
 
 import functools
+import heapq
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,6 +27,7 @@ from wirelake.wire.errors import unknown
 from ..format.constants import FAULT_BYTES, Limits
 from ..format.items import Fact, FileFault, Item, Packet, Secrets, Segment
 from ..format.reader import read
+from ..tcp.assembly import WAITING_NS, SourceClock
 from ..tcp.connections import LIMIT, Assigned, Connection, ConnectionTable
 from ..tcp.headers import segment
 from .conversation import ConnectionDecoder, Context, TableRow
@@ -114,6 +116,13 @@ class CaptureDecoder:
         self._limits = limits
         self._table = ConnectionTable(chooser.ports, limit=connections)
         self._decoders: dict[Connection, ConnectionDecoder] = {}
+        self._clock = SourceClock()
+        self._holes: list[tuple[int, int, Connection]] = []
+        """A heap: since when a connection has a hole, a number that decides between equal times,
+        and the connection. Entries that no longer hold are skipped."""
+        self._hole_ns: dict[Connection, int] = {}
+        """The last entry of each connection."""
+        self._entries = 0
         self._recorded = RecordedProtocols()
         self._lifecycle = Lifecycle() if "lifecycle" in wanted else None
         self._select = select
@@ -151,6 +160,8 @@ class CaptureDecoder:
                     yield "facts", self._fact_row(item)
 
     def _packet(self, packet: Packet) -> Iterator[TableRow]:
+        self._clock.advance(packet.ts_ns)
+        yield from self._expire()
         found = segment(packet)
         if not isinstance(found, Segment):
             if "packets" in self._context.tables:
@@ -176,9 +187,30 @@ class CaptureDecoder:
         # Streams refer to files by number: a row may begin in one file and end in another.
         file = len(self._context.files) - 1
         yield from decoder.segment(found, assigned.direction, file)
+        self._note_hole(assigned.connection, decoder)
+
+    def _expire(self) -> Iterator[TableRow]:
+        """Yield the rows behind holes for which the capture has gone on for too long."""
+        now_ns = self._clock.overdue_ns
+        while self._holes and now_ns - self._holes[0][0] >= WAITING_NS:
+            since_ns, _, connection = heapq.heappop(self._holes)
+            decoder = self._decoders.get(connection)
+            if decoder is not None and decoder.hole_ns == since_ns:
+                yield from decoder.expire(now_ns)
+                self._note_hole(connection, decoder)
+
+    def _note_hole(self, connection: Connection, decoder: ConnectionDecoder) -> None:
+        since_ns = decoder.hole_ns
+        if since_ns is None:
+            self._hole_ns.pop(connection, None)
+        elif self._hole_ns.get(connection) != since_ns:
+            self._hole_ns[connection] = since_ns
+            self._entries += 1
+            heapq.heappush(self._holes, (since_ns, self._entries, connection))
 
     def _dropped(self, connection: Connection, by: Connection) -> Iterator[TableRow]:
         decoder = self._decoders.pop(connection, None)
+        self._hole_ns.pop(connection, None)
         if decoder is not None:
             yield from decoder.end(still_open=False)
         if self._lifecycle is not None:

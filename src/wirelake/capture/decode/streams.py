@@ -9,7 +9,11 @@ A gap inside of a frame whose head was read leaves no doubt where the next frame
 up to there belong to the fault (`_skip`). In every other fault the reader searches for a start, and
 a valid frame alone is no proof of one: four zero bytes of a payload are a valid ESNP message. A
 start is accepted when the frame there is evidence, and so is another one after it (`_is_start`).
-Until then nothing is yielded, so a doubtful byte never becomes a row.
+Until then nothing is yielded, so a doubtful byte never becomes a row. A stream whose beginning was
+not captured may begin anywhere in a frame, so its first frame needs the same evidence. The search
+has a limit in time, `SEARCH_NS`: then the fault ends with the bytes so far, and another one
+continues it (`expire`). So a stream that never resumes, or falls silent, holds nothing back for
+long.
 
 The reader waits where a frame may be incomplete. It holds the largest frame at most, or while it
 searches, `_LOOKAHEAD_FRAMES` of at most `SEARCHED_BYTES` for each of two frames of evidence.
@@ -39,6 +43,8 @@ from ..tcp.assembly import Conflict, Counters, Data, Gap
 from .framing import BadFrame, BadHead, Framing, Incomplete, ValidFrame, describe
 
 __all__ = [
+    "SEARCH_NS",
+    "UNKNOWN_START",
     "Fault",
     "Frame",
     "FrameReader",
@@ -46,11 +52,17 @@ __all__ = [
     "Piece",
     "Place",
     "Read",
+    "Reason",
     "StreamCoverage",
     "conflict_fault",
     "frame_fault",
 ]
 
+UNKNOWN_START: Final = "unknown_start"
+"""Code of the bytes before the first frame of a stream whose beginning was not captured."""
+SEARCH_NS: Final = 120_000_000_000
+"""Maximum capture time between the packet that reveals a fault and the last of its bytes. Twice as
+long as a hole may wait (`WAITING_NS`): what was behind a hole has as much time for its evidence."""
 _LOOKAHEAD_FRAMES: Final = 16
 """Frames in a row that may be no evidence before a start is rejected. Small messages that say
 nothing, such as heartbeats, come in short runs; a payload of zeros gives thousands."""
@@ -87,6 +99,9 @@ class Frame(NamedTuple):
     ts_ns: int
     """When the packet that completed it was captured."""
     pieces: Sequence[Piece]
+    known: int
+    """The number of the packet with which it was found: where a start needs evidence, a later one
+    than that which completed it."""
 
     @property
     def stop(self) -> int:
@@ -120,6 +135,14 @@ _LAST: Final = 1 << 62
 
 Read: TypeAlias = Frame | Fault
 """A part of a stream."""
+
+
+class Reason(NamedTuple):
+    """Why bytes are a fault."""
+
+    code: str
+    field: str | None
+    detail: str
 
 
 class OpenFault:
@@ -164,6 +187,7 @@ class FrameReader:
         "_at",
         "_base",
         "_buffer",
+        "_continued",
         "_fault",
         "_floor",
         "_framing",
@@ -191,6 +215,8 @@ class FrameReader:
         would scan its head again."""
         self._resume: int | None = None
         self._fault: OpenFault | None = None
+        self._continued: Reason | None = None
+        """The reason of a fault that was interrupted: the next bytes continue it."""
         self._skip_to: int | None = None
         """Position in the stream up to which bytes belong to the frame that a gap interrupted; None
         while the end of that frame is not known."""
@@ -211,29 +237,34 @@ class FrameReader:
         self._latest = (arrival, ts_ns)
 
     @property
-    def open_since_ns(self) -> int:
-        """The capture time of the first byte that was not yielded yet."""
-        if self._fault is not None:
-            return self._fault.place.ts_ns
-        return self._pieces[0].ts_ns
+    def open_since_ns(self) -> int | None:
+        """The time of the open fault, or None: nothing that follows is earlier."""
+        return None if self._fault is None else self._fault.place.ts_ns
 
     @property
     def unfinished(self) -> int | None:
-        """The number of bytes of an incomplete frame; None while a fault is open."""
-        return None if self._fault is not None else len(self._buffer)
+        """The number of bytes of an incomplete frame; None in a fault."""
+        in_fault = self._fault is not None or self._continued is not None
+        return None if in_fault else len(self._buffer)
 
-    def data(self, event: Data) -> list[Read]:
-        """Add bytes of the stream."""
+    def data(self, event: Data, *, joined: bool = False) -> list[Read]:
+        """Add bytes of the stream. `joined`: they are the first ones, and whether a frame begins
+        with them is not known."""
+        stop = event.position + len(event.payload)
+        latest = max(self._latest, (event.arrival, event.ts_ns))
+        found = self.expire(latest[1])
+        self._now = self._latest = latest
         if not self._buffer:
             self._base = event.position
-        stop = event.position + len(event.payload)
-        self._latest = max(self._latest, (event.arrival, event.ts_ns))
-        self._now = self._latest
         self._pieces.append(
             Piece(event.position, stop, event.ts_ns, event.offset, event.file, *self._latest)
         )
         self._buffer += event.payload
-        found: list[Read] = []
+        if joined:
+            self._fault = self._open(UNKNOWN_START, None, "the capture begins inside of a frame")
+        elif self._continued is not None:
+            self._fault = self._open(*self._continued)
+            self._continued = None
         # Nothing can be decided before: the scan has said how many bytes it needs.
         if len(self._buffer) >= self._wanted:
             self._advance(found, final=False)
@@ -242,7 +273,7 @@ class FrameReader:
 
     def gap(self, event: Gap) -> list[Read]:
         """Note that bytes of the stream are missing."""
-        found: list[Read] = []
+        found = self.expire(event.ts_ns)
         self._now = (_LAST, event.ts_ns)
         self._advance(found, final=True)
         if not self._buffer:
@@ -251,9 +282,11 @@ class FrameReader:
         fault = self._fault
         if fault is None:
             shown = Place(event.ts_ns, event.file, event.offset)
-            fault = self._fault = self._open(
-                "gap", None, f"{event.missing} bytes were not captured", shown
+            reason = self._continued or Reason(
+                "gap", None, f"{event.missing} bytes were not captured"
             )
+            self._continued = None
+            fault = self._fault = self._open(*reason, shown)
         self._absorb(len(self._buffer))
         # A fault that is open runs on through gaps and keeps its first reason (captures.md,
         # Messages).
@@ -298,6 +331,27 @@ class FrameReader:
             self._absorb(len(self._buffer))
             self._close(found)
         self._forget()
+        return found
+
+    def expire(self, now_ns: int) -> list[Read]:
+        """End a fault that is too old at a time; the next bytes are another fault.
+
+        What follows at `now_ns` or later does not change what is yielded. The bytes so far are
+        judged as before a gap.
+        """
+        found: list[Read] = []
+        # In a loop: the bytes behind a start that was found may contain another fault.
+        while self._fault is not None and now_ns - self._fault.place.ts_ns >= SEARCH_NS:
+            before = self._fault
+            if self._pieces:
+                self._now = self._pieces[-1].delivered, self._pieces[-1].delivered_ns
+            self._advance(found, final=True, ending=True)
+            if self._fault is before:
+                self._absorb(len(self._buffer))
+                self._continued = Reason(before.code, before.field, before.detail)
+                self._close(found)
+                self._move(0)
+            self._forget()
         return found
 
     # -- reading -----------------------------------------------------------------------------
@@ -488,7 +542,8 @@ class FrameReader:
         stop = start + len(good.raw)
         # Pieces that end before the frame were dropped by `_move`, so it begins in the first one.
         pieces = list(takewhile(lambda piece: piece.start < stop, self._pieces))
-        return Frame(good.message, good.raw, start, self._completed(stop)[1], pieces)
+        arrival, ts_ns = self._completed(stop)
+        return Frame(good.message, good.raw, start, ts_ns, pieces, max(arrival, self._latest[0]))
 
     def _completed(self, stop: int) -> tuple[int, int]:
         """Return the packet, by arrival and time, that completed the bytes up to a position."""
@@ -512,7 +567,10 @@ class FrameReader:
 
     def _close(self, found: list[Read]) -> None:
         assert self._fault is not None
-        found.append(self._fault.closed())
+        # Without a byte it is the fault of a joined stream that does begin with a frame, or one
+        # that was interrupted and is not continued.
+        if self._fault.present or self._fault.missing:
+            found.append(self._fault.closed())
         self._floor = self._revealed
         self._fault = None
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from wirelake.wire.paths import local_path
 
 from .constants import Limits
 
-__all__ = ["Ending", "Feed", "open_feed"]
+__all__ = ["HEAD_BYTES", "Ending", "Feed", "Readable", "decompressed", "open_feed"]
 
 _GZIP: Final = b"\x1f\x8b"
 _ZSTD: Final = b"\x28\xb5\x2f\xfd"
+HEAD_BYTES: Final = 4
+"""How much of a file says whether it is compressed."""
 _ZSTD_INPUT_BYTES: Final = 1 << 10
 """How much compressed data one call decompresses. Four bytes of zstd can expand to 128 KiB, and a
 call returns all of it, so small inputs bound the memory."""
@@ -44,7 +46,7 @@ class _EarlyEndError(Exception):
 class Feed:
     """A file that is read once, from front to back, through a window."""
 
-    __slots__ = ("_chunks", "_done", "_released", "base", "buffer", "ending")
+    __slots__ = ("_chunks", "_done", "_released", "base", "buffer", "ending", "stopped")
 
     def __init__(self, chunks: Iterator[bytes]):
         self.buffer = b""
@@ -53,6 +55,8 @@ class Feed:
         """Offset of the window in the file."""
         self.ending: Ending | None = None
         """Once the end is reached: why it came early, if it did."""
+        self.stopped = False
+        """Whether the reader ended it: where it ends then says nothing about the file."""
         self._chunks = chunks
         self._done = False
         self._released = 0
@@ -61,6 +65,20 @@ class Feed:
         """Return whether the file has these bytes; then they are in the window."""
         want = offset + size - self.base
         return len(self.buffer) >= want or self._fill(want)
+
+    def prefetch(self, offset: int, size: int) -> None:
+        """Read these bytes before they are asked for, unless they must be waited for."""
+        self.has(offset, size)
+
+    def read_more(self, offset: int, size: int) -> None:
+        """Read up to these bytes; at the end of the file, none are new.
+
+        A feed whose bytes still arrive may return fewer, as long as some are new.
+        """
+        self.has(offset, size)
+
+    def refuse(self) -> None:
+        """Read nothing more if the bytes still arrive: they are not a capture."""
 
     def take(self, offset: int, size: int) -> bytes:
         """Return these bytes, as far as the file has them."""
@@ -90,26 +108,38 @@ class Feed:
         """
         if self._done:
             return False
-        dropped = self._released - self.base
-        parts = [self.buffer[dropped:]]
-        self.base += dropped
-        want -= dropped
+        if self._done:
+            return False
+        want -= self._released - self.base
+        parts = [self._moved()]
         held = len(parts[0])
-        # See the docstring: growth by half keeps the cost for each byte constant.
-        want_at_least = max(want, held + held // 2)
-        try:
-            while held < want_at_least:
-                chunk = next(self._chunks, b"")
-                if not chunk:
-                    self._done = True
-                    break
-                parts.append(chunk)
-                held += len(chunk)
-        except _EarlyEndError as error:
-            self._done = True
-            self.ending = error.ending
+        want_at_least = max(want, self._least(held))
+        while held < want_at_least and (chunk := self._next()):
+            parts.append(chunk)
+            held += len(chunk)
         self.buffer = b"".join(parts)
         return held >= want
+
+    def _moved(self) -> bytes:
+        """Drop what was released, and return the rest of the window."""
+        dropped = self._released - self.base
+        self.base = self._released
+        return self.buffer[dropped:]
+
+    def _least(self, held: int) -> int:
+        """Return how much the window has at least after it has moved."""
+        return held + held // 2
+
+    def _next(self) -> bytes:
+        """Return the next bytes; none at the end."""
+        if self._done:
+            return b""
+        try:
+            chunk = next(self._chunks, b"")
+        except _EarlyEndError as error:
+            chunk, self.ending = b"", error.ending
+        self._done = not chunk
+        return chunk
 
 
 @contextmanager
@@ -117,31 +147,50 @@ def open_feed(path: str | os.PathLike[str], limits: Limits) -> Iterator[Feed]:
     """Yield a feed of a file's uncompressed bytes. Raises OSError when it cannot be read."""
     with open(local_path(path), "rb") as file:
         # By content, not by name: tools and users give captures any suffix.
-        head = file.read(4)
+        head = file.read(HEAD_BYTES)
         file.seek(0)
-        if head.startswith(_GZIP):
-            yield Feed(_bounded(_gunzip(file, limits), file, limits))
-        elif head == _ZSTD:
-            yield Feed(_bounded(_unzstd(file, limits), file, limits))
-        else:
-            yield Feed(iter(lambda: file.read(limits.chunk_bytes), b""))
+        # The size on disk, not the bytes read so far: a bomb may hide behind a long harmless
+        # beginning, and a short one must not be refused at once.
+        size = os.fstat(file.fileno()).st_size
+        chunks = decompressed(head, file, limits, lambda: size)
+        yield Feed(chunks or iter(lambda: file.read(limits.chunk_bytes), b""))
 
 
-def _bounded(chunks: Iterator[bytes], file: BinaryIO, limits: Limits) -> Iterator[bytes]:
-    """Yield chunks up to the size that a compressed file of this size may expand to."""
-    # The size on disk, not the bytes read so far: a bomb may hide behind a long harmless beginning,
-    # and a short one must not be refused at once.
-    size = os.fstat(file.fileno()).st_size
-    left = max(limits.bomb_free_bytes, limits.bomb_ratio * size)
+class Readable(Protocol):
+    """What can be decompressed."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return some of the next bytes; none at the end."""
+        ...
+
+
+def decompressed(
+    head: bytes, file: Readable, limits: Limits, size: Callable[[], int]
+) -> Iterator[bytes] | None:
+    """Return the chunks of compressed data that begins with `head`; None if it is not compressed.
+
+    `size` returns how many compressed bytes there are, as far as that is known.
+    """
+    if head.startswith(_GZIP):
+        return _bounded(_gunzip(file, limits), size, limits)
+    if head == _ZSTD:
+        return _bounded(_unzstd(file, limits), size, limits)
+    return None
+
+
+def _bounded(chunks: Iterator[bytes], size: Callable[[], int], limits: Limits) -> Iterator[bytes]:
+    """Yield chunks up to the size that so many compressed bytes may expand to."""
+    expanded = 0
     for chunk in chunks:
+        left = max(limits.bomb_free_bytes, limits.bomb_ratio * size()) - expanded
         if len(chunk) > left:
             yield chunk[:left]
-            raise _EarlyEndError("bomb", f"{size} compressed bytes expand to too many")
-        left -= len(chunk)
+            raise _EarlyEndError("bomb", f"{size()} compressed bytes expand to too many")
+        expanded += len(chunk)
         yield chunk
 
 
-def _gunzip(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
+def _gunzip(file: Readable, limits: Limits) -> Iterator[bytes]:
     rest = b""
     while rest := rest or file.read(limits.chunk_bytes):
         # A gzip file may have several members, as `cat a.gz b.gz` makes them.
@@ -159,7 +208,7 @@ def _gunzip(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
         rest = rest.lstrip(b"\0")  # some tools pad gzip files with zeros, as gzip itself allows
 
 
-def _unzstd(file: BinaryIO, limits: Limits) -> Iterator[bytes]:
+def _unzstd(file: Readable, limits: Limits) -> Iterator[bytes]:
     import zstandard  # an optional dependency, needed only for zstd files
 
     rest = b""

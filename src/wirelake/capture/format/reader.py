@@ -59,6 +59,7 @@ __all__ = [
     "read_pcap",
     "read_pcapng",
     "section_order",
+    "unknown_file",
 ]
 
 MAGICS: Final[dict[bytes, tuple[Order, int]]] = {
@@ -101,7 +102,7 @@ def is_capture(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> bo
 
 def _elements(feed: Feed, limits: Limits) -> Iterator[Element]:
     found = _format(feed)
-    return _unknown(feed) if found is None else found(feed, limits)
+    return unknown_file(feed) if found is None else found(feed, limits)
 
 
 def _format(feed: Feed) -> Callable[[Feed, Limits], Iterator[Element]] | None:
@@ -114,7 +115,9 @@ def _format(feed: Feed) -> Callable[[Feed, Limits], Iterator[Element]] | None:
     return None
 
 
-def _unknown(feed: Feed) -> Iterator[FileFault]:
+def unknown_file(feed: Feed) -> Iterator[FileFault]:
+    """Yield the fault of bytes that begin like no capture."""
+    feed.refuse()
     first = feed.take(0, FAULT_BYTES)
     size = feed.exhaust()
     code, detail = feed.ending or ("unknown_file", "neither pcap nor pcapng")

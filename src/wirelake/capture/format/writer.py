@@ -10,6 +10,7 @@ disk. So a reader that ignores `.open` files never sees a partial one.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
@@ -312,7 +313,8 @@ class Output:
         if sealed.exists():
             raise FileExistsError(f"{sealed} already exists")
         # O_EXCL: two recorders of the same source in one folder must not share a file.
-        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        # Not for everybody on the machine: a recording has tokens that were sent in the clear.
+        self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
         # Tells the file from one that a killed recorder has left (`is_being_written`): the kernel
         # releases the lock when the process ends, however it ends.
         with suppress(OSError):  # a file system without locks
@@ -338,6 +340,11 @@ class Output:
             step()
         except OSError:
             return
+
+    def check_exists(self) -> None:
+        """Raise FileNotFoundError when somebody has removed the file: what is written is lost."""
+        if not os.fstat(self._file).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "the recording was removed", str(self.path))
 
     def seal(self) -> Path:
         """Sync the file to disk, close it and rename it; return its new path."""

@@ -275,8 +275,11 @@ class Recorder:
     # -- files -------------------------------------------------------------------------------
 
     def tick(self, ts_ns: int) -> None:
-        """Flush and rotate if it is time."""
-        if self._outage is None and not self._is_empty():
+        """Flush and rotate if it is time; OSError also when the file was removed."""
+        if self._outage is not None:
+            return
+        self._output.check_exists()
+        if not self._is_empty():
             self._flush_and_rotate(ts_ns)
 
     def flush(self) -> None:

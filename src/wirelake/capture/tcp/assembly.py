@@ -9,9 +9,14 @@
   gap that was already reported: they can no longer be delivered in order.
 - Waiting segments are counted in pieces: one that fills several holes counts as several.
 - A FIN, or a segment that was not captured completely, shows how far the stream reached. What is
-  missing up to there when the stream ends is a gap.
+  missing up to there is a hole like any other, even if nothing waits behind it.
 - Ignored payload is new: `payload_bytes = new_bytes + duplicate_bytes` holds for every segment.
 - A RST ends the stream of its own direction. Its payload, if any, is not part of the stream.
+
+A hole is given up by the time of the next packet of its stream (`feed`). There may be none, so a
+reader of a whole source also gives it up when the source has passed that time by `OVERDUE_NS`
+(`expire`, `SourceClock`). The next packet of the stream would do the same, unless times are out of
+order by more than that.
 
 An assembler can start in the middle of a stream: while segments are in order, only the position
 matters. `columnar/tcp/reassembly.py` uses this to run it only while segments are out of order.
@@ -28,6 +33,7 @@ from .headers import FIN, RST, SYN
 
 __all__ = [
     "FIN",
+    "OVERDUE_NS",
     "RECENT_BYTES",
     "RST",
     "SYN",
@@ -41,6 +47,7 @@ __all__ = [
     "Event",
     "Gap",
     "RecentBytes",
+    "SourceClock",
     "StreamAssembler",
 ]
 
@@ -55,6 +62,9 @@ WAITING_BYTES: Final = 1 << 20
 """Maximum number of bytes that wait behind a hole."""
 WAITING_NS: Final = 60_000_000_000
 """Maximum capture time for which the first of them waits."""
+OVERDUE_NS: Final = 60_000_000_000
+"""What the next packet of a stream would give up is given up this much later without one. So the
+times of packets may be out of order by as much, as in captures of several interfaces."""
 RECENT_BYTES: Final = 1 << 16
 """How many delivered bytes are kept for comparison with retransmissions: the largest window without
 window scaling (RFC 9293), so usually all that a sender can still retransmit."""
@@ -127,6 +137,35 @@ class Counters(msgspec.Struct):
         return self.new_bytes + self.gap_bytes
 
 
+class SourceClock:
+    """The capture time that a source has reached, by all its packets.
+
+    A damaged packet may have any time, so it is the latest that two packets in a row have reached.
+    It goes back when two in a row are far behind: captures of the same hour may be read one after
+    the other, and a clock may be set. Otherwise no hole could wait until the old time is reached
+    again.
+    """
+
+    __slots__ = ("last_ns", "now_ns")
+
+    def __init__(self, now_ns: int = 0, last_ns: int = 0) -> None:
+        self.now_ns = now_ns
+        self.last_ns = last_ns
+        """The time of the last packet."""
+
+    def advance(self, ts_ns: int) -> int:
+        """Note the time of the next packet; return the time that is reached with it."""
+        earlier, later = min(ts_ns, self.last_ns), max(ts_ns, self.last_ns)
+        self.now_ns = later if self.now_ns - later > OVERDUE_NS else max(self.now_ns, earlier)
+        self.last_ns = ts_ns
+        return self.now_ns
+
+    @property
+    def overdue_ns(self) -> int:
+        """The time by which streams without a packet give up their holes."""
+        return self.now_ns - OVERDUE_NS
+
+
 class _Origin(NamedTuple):
     """The current packet."""
 
@@ -179,6 +218,16 @@ class StreamAssembler:
         self._over = False
 
     @property
+    def started(self) -> bool:
+        """Whether the sequence number of its first byte is known."""
+        return self._base is not None
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether bytes wait behind a hole."""
+        return bool(self._waiting)
+
+    @property
     def waiting_since_ns(self) -> int | None:
         """When the present hole was first seen: by bytes that wait behind it, or by the known end
         of the stream. None without a hole."""
@@ -190,6 +239,11 @@ class StreamAssembler:
         ):
             shown.append(self._known_end.ts_ns)
         return min(shown, default=None)
+
+    @property
+    def hole_ns(self) -> int | None:
+        """The time from which the age of the present hole counts; None without one."""
+        return self._oldest_ns if self._waiting else self.waiting_since_ns
 
     @property
     def finished(self) -> bool:
@@ -226,9 +280,7 @@ class StreamAssembler:
             if not (payload or missing or flags & (SYN | FIN)):
                 return []
             self._base = seq & _MASK
-        found: list[Event] = []
-        if self._waiting:
-            self._give_up_old(ts_ns, found)
+        found = self.expire(ts_ns)
         at = self.position + self._distance(seq)
         # One object for all pieces of the segment.
         origin = _Origin(ts_ns, offset, file, self._arrivals)
@@ -237,6 +289,18 @@ class StreamAssembler:
         # Bytes that the snap length cut off, and FIN, show how far the sender got.
         if missing or flags & FIN:
             self._extend_known_end(at + len(payload) + missing, origin, fin=bool(flags & FIN))
+        return found
+
+    def expire(self, now_ns: int) -> list[Event]:
+        """Give up the holes that are too old at a time."""
+        found: list[Event] = []
+        while self._waiting and now_ns - self._oldest_ns >= WAITING_NS:
+            self._give_up_hole(found)
+        end = self._known_end
+        if end is None or self._waiting or self._over or end.position <= self.position:
+            return found
+        if now_ns - end.ts_ns >= WAITING_NS:
+            self._gap(end.position, end, found)
         return found
 
     def end(self) -> list[Event]:
@@ -309,6 +373,11 @@ class StreamAssembler:
             if self._fin_at is not None:
                 return
             self._fin_at = position
+            # What was cut off beyond it is not part of the stream, like payload beyond it.
+            known = self._known_end
+            if known is not None and known.position > self._up_to_fin(known.position):
+                self._known_end = None
+        position = self._up_to_fin(position)
         if self._known_end is None or position > self._known_end.position:
             self._known_end = Gap(position, 0, origin.ts_ns, origin.offset, origin.file)
 
@@ -369,10 +438,6 @@ class StreamAssembler:
             if self._waiting:
                 # The oldest by arrival, not by position: a later hole may be older.
                 self._oldest_ns = min(self._waiting, key=lambda piece: piece.arrival).ts_ns
-
-    def _give_up_old(self, ts_ns: int, found: list[Event]) -> None:
-        while self._waiting and ts_ns - self._oldest_ns >= WAITING_NS:
-            self._give_up_hole(found)
 
     def _give_up_hole(self, found: list[Event]) -> None:
         self._gap(self._waiting[0].position, self._waiting[0], found)

@@ -76,6 +76,7 @@ def repair(
         with part.open("xb") as stream:
             _copy_readable(path, stream, result, limits)
             stream.flush()
+            os.fchmod(stream.fileno(), Path(path).stat().st_mode & 0o777)  # it has the same secrets
             os.fsync(stream.fileno())
         # Complete and on disk: now it gets its name.
         part.rename(target)

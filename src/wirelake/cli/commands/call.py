@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from ..connect import client_errors, connection_options, run_client, server, server_with_calls
+from ..connect import (
+    client_errors,
+    connection_options,
+    message_object,
+    run_client,
+    server,
+    server_with_calls,
+)
 from ..errors import BAD_DATA
 from ..main import COMMANDS
 from ..options import CONTEXT, name_value_pairs, read_input, typed_value
@@ -32,13 +39,21 @@ Examples:
   wirelake call magline://127.0.0.1:9757/0x1002 a=1 b=2 --key hub-data/magline.pub
   wirelake call esnp://127.0.0.1:9600/test/echo --body picture.png
   wirelake call 'esnp://127.0.0.1:9600/test/add?g=blue&to=500' a=1 b=2 --field 'flags=[128]'
+  wirelake call esnp://127.0.0.1:9600/test/echo a=1 --event
 """
 
 
 @click.command(name="call", help=_CALL_HELP, context_settings=CONTEXT)
 @click.argument("url")
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--body", metavar="FILE", help="File to send as the body; - is standard input.")
+@click.option(
+    "--body",
+    "bodies",
+    multiple=True,
+    metavar="FILE",
+    help="File to send as the body; - is standard input. Repeat for a request in parts, if the"
+    " protocol has them.",
+)
 @click.option(
     "--field",
     "fields",
@@ -53,48 +68,83 @@ Examples:
     help="Print each part of the response as it arrives, if the protocol has streams.",
 )
 @click.option("--trace", is_flag=True, help="Print the hops of the call, if reported.")
+@click.option("--event", is_flag=True, help="Send an event, which has no response.")
+@click.option(
+    "--message",
+    "whole",
+    is_flag=True,
+    help="Print the response with all fields of the protocol, as JSON.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
 def call(
     url: str,
     arguments: tuple[str, ...],
-    body: str | None,
+    bodies: tuple[str, ...],
     fields: tuple[str, ...],
     stream: bool,
     trace: bool,
+    event: bool,
+    whole: bool,
     as_json: bool,
     **connection: Any,
 ) -> None:
     """Call a service and print the response."""
     pairs = name_value_pairs("argument", arguments)
     values = {name: typed_value(text) for name, text in pairs.items()}
-    given: Any = values or None
-    if body is not None:
-        content = read_input(body)
-        given = (values, content) if values else content
-
+    given = _arguments(values, bodies)
     pairs = name_value_pairs("--field", fields)
     options = {name: typed_value(text) for name, text in pairs.items()}
     url = server(url, connection)
     with client_errors():
-        target = _target(url, options, stream=stream, trace=trace)
+        used = {
+            "--stream": (stream, "has_streams"),
+            "--trace": (trace, "has_traces"),
+            "--event": (event, "has_events"),
+            "--message": (whole, "has_messages"),
+            "more than one --body": (len(bodies) > 1, "has_parts"),
+        }
+        target = _target(url, options, {name: has for name, (given, has) in used.items() if given})
+    if event and (stream or trace or whole):
+        raise click.UsageError("--event conflicts with --stream, --trace and --message")
+
+    def show(client: Client, result: Result) -> None:
+        if whole:
+            click.echo(json_line(message_object(client, result.message)))
+        else:
+            _show_result(result, as_json)
 
     async def work(client: Client) -> None:
-        if stream:
+        if event:
+            await client.announce(target, given, **options)
+        elif stream:
             async for part in client.stream(target, given, **options):
-                _show_result(part, as_json)
+                show(client, part)
         else:
-            _show_result(await _call(client, target, given, trace, options), as_json)
+            show(client, await _call(client, target, given, trace, options))
 
     run_client(url, connection, work, reconnect=False)
+
+
+def _arguments(values: dict[str, Any], bodies: tuple[str, ...]) -> Any:
+    """Return the arguments of a call; several bodies are the parts of a request."""
+    parts: list[Any] = [read_input(body) for body in bodies]
+    if not parts:
+        return values or None
+    if values:
+        parts[0] = (values, parts[0])
+    return parts if len(parts) > 1 else parts[0]
 
 
 _EXAMPLES: Final = {"names": "test/add", "numbers": "1002"}
 """A target for each way to name a service."""
 
 
-def _target(url: str, options: dict[str, Any], *, stream: bool, trace: bool) -> str:
-    """Return the target of a URL; it and the options are checked before anything is dialled."""
+def _target(url: str, options: dict[str, Any], needs: dict[str, str]) -> str:
+    """Return the target of a URL; it and the options are checked before anything is dialled.
+
+    `needs` has the attribute of the protocol's connection that each option requires.
+    """
     from wirelake.client import BadCall, Unsupported
     from wirelake.client.connection import number_of
     from wirelake.client.dial import connection_class
@@ -111,10 +161,9 @@ def _target(url: str, options: dict[str, Any], *, stream: bool, trace: bool) -> 
         expected = f"a service and an operation, such as {example}"
         raise BadCall(invalid("target", where.target, expected))
     connection = connection_class(where.protocol)
-    if stream and not connection.has_streams:
-        raise Unsupported(f"{where.protocol} has no --stream")
-    if trace and not connection.has_traces:
-        raise Unsupported(f"{where.protocol} has no --trace")
+    for option, has in needs.items():
+        if not getattr(connection, has):
+            raise Unsupported(f"{where.protocol} has no {option}")
     connection.check_options(options)
     return connection.url_target(where)
 

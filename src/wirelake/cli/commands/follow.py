@@ -74,6 +74,9 @@ def command(
 
     address = None if connection.isdecimal() else _address(connection)
     paths = captures(files, include_open=include_open)
+    from ..read.kernels import prepare_kernels
+
+    prepare_kernels(paths)
     options = Reading.of(**reading)
     empty = True
     try:

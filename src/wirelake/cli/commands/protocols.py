@@ -1,27 +1,26 @@
-"""`wirelake protocols`, `dissector` and `conform`: what follows from the declarations of protocols.
+"""`wirelake protocols` and `conform`: what follows from the declarations of protocols.
 
-`protocols` lists them, shows layouts, and writes reference pages and Kaitai files; `dissector`
-writes a Lua dissector for Wireshark and tshark; `conform` runs files of test vectors.
+`protocols` lists them, shows layouts, and writes reference pages and Kaitai files; `conform` runs
+files of test vectors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from ..errors import unknown_name
 from ..main import COMMANDS
-from ..options import CONTEXT, Group, check_dialect, find_protocol, protocol_dialects
+from ..options import CONTEXT, Group, check_dialect, find_protocol
 from ..output.text import json_line, print_notice, write_files
 
 if TYPE_CHECKING:
     from wirelake.wire.model import Layout
     from wirelake.wire.protocol import Protocol
 
-__all__ = ["command", "conform", "dissector"]
+__all__ = ["command", "conform"]
 
 _HELP = f"""{COMMANDS["protocols"]}
 
@@ -242,51 +241,6 @@ def ksy(protocols: tuple[str, ...], dialect: str | None, output: str | None) -> 
         click.echo("\n".join(files.values()), nl=False)
     else:
         write_files(output, files)
-
-
-# -- dissector ---------------------------------------------------------------------------------
-
-_DISSECTOR_HELP = f"""{COMMANDS["dissector"]}
-
-Without PROTOCOL, the script contains all installed protocols, including those of other packages.
-
-\b
-Examples:
-  wirelake dissector -o wirelake.lua
-  wirelake dissector tny --dialect tny=upstream > tny.lua
-  tshark -X lua_script:wirelake.lua -r capture.pcapng
-"""
-
-
-@click.command(name="dissector", help=_DISSECTOR_HELP, context_settings=CONTEXT)
-@click.argument("protocols", nargs=-1, metavar="[PROTOCOL…]")
-@click.option("-o", "--output", metavar="FILE", help="Output file.  [default: standard output]")
-@click.option(
-    "--dialect",
-    "dialects",
-    multiple=True,
-    metavar="PROTOCOL=NAME",
-    help="Dialect of a protocol; repeatable.  [default: the first]",
-)
-def dissector(protocols: tuple[str, ...], output: str | None, dialects: tuple[str, ...]) -> None:
-    """Write the script."""
-    from wirelake.protocols.registry import load_all
-    from wirelake.wire.views.lua import dissector as lua_script
-
-    if protocols:
-        chosen = [find_protocol(name) for name in dict.fromkeys(protocols)]
-    else:
-        chosen, broken = load_all()
-        for error in broken:
-            print_notice(f"skipping {error}")
-    try:
-        script = lua_script(chosen, dialect=protocol_dialects(dialects))
-    except ValueError as error:
-        raise click.UsageError(str(error)) from error
-    if output is None or output == "-":
-        click.echo(script, nl=False)
-    else:
-        Path(output).write_text(script, encoding="utf-8")
 
 
 # -- conform -----------------------------------------------------------------------------------

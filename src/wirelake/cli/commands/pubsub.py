@@ -12,6 +12,7 @@ from ..connect import (
     AdminHub,
     client_errors,
     connection_options,
+    message_object,
     run_client,
     server,
     server_with_calls,
@@ -19,11 +20,11 @@ from ..connect import (
 )
 from ..errors import BAD_DATA, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT, read_input
+from ..options import CONTEXT, name_value_pairs, read_input
 from ..output.text import body_text, counted, json_line, print_notice
 
 if TYPE_CHECKING:
-    from wirelake.client import Client, Notification
+    from wirelake.client import Client, Notification, Push
 
 __all__ = ["publish", "subscribe"]
 
@@ -165,6 +166,7 @@ may carry no topic. A saved context (wirelake context) replaces URL.
 Examples:
   wirelake subscribe comet://127.0.0.1:9620 @news --id phone-1
   wirelake subscribe esnp://127.0.0.1:9600 @news @weather --id phone-1 --count 10 --json
+  wirelake subscribe comet://127.0.0.1:9620 --list --id phone-1
 """
 
 
@@ -178,29 +180,68 @@ Examples:
     is_flag=True,
     help="Do not acknowledge: notifications are delivered again next time.",
 )
+@click.option("--list", "listing", is_flag=True, help="Print the subscribed topics and exit.")
+@click.option("--end", is_flag=True, help="End the subscriptions to TOPIC and exit.")
+@click.option(
+    "--report",
+    "facts",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Fact about this client to report first, such as network=wifi; repeat for more.",
+)
+@click.option(
+    "--pushes",
+    is_flag=True,
+    help="Print what the server sends on its own, other than notifications: events and pushes.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
 def subscribe(
-    arguments: tuple[str, ...], count: int | None, no_ack: bool, as_json: bool, **connection: Any
+    arguments: tuple[str, ...],
+    count: int | None,
+    no_ack: bool,
+    listing: bool,
+    end: bool,
+    facts: tuple[str, ...],
+    pushes: bool,
+    as_json: bool,
+    **connection: Any,
 ) -> int:
     """Print notifications."""
+    if listing + end + pushes > 1:
+        raise click.UsageError("--list, --end and --pushes conflict")
+    reported = name_value_pairs("--report", facts)
     has_url = bool(arguments) and "://" in arguments[0]
     topics = arguments[1:] if has_url else arguments
     url = server(arguments[0] if has_url else None, connection)
     with client_errors():
-        if not topics and not _has_inbox(url):
+        if not topics and (end or not (listing or pushes or _has_inbox(url))):
             raise click.UsageError("missing argument TOPIC")
 
+    from wirelake.client import Push
+
     async def work(client: Client) -> None:
-        remaining = count
+        if reported:
+            await client.report(**reported)
+        if end:
+            await client.unsubscribe(*topics)
+            return
         if topics:
             await client.subscribe(*topics)
+        if listing:
+            for topic in await client.topics():
+                click.echo(json_line({"topic": topic}) if as_json else topic)
+            return
         _announce(client, topics)
-        async for each in client.notifications():
+        remaining = count
+        async for each in client.pushes() if pushes else client.notifications():
             # Printed first: a notification that was acknowledged and not shown would be lost.
-            _show(each, as_json)
-            if not no_ack:
-                await client.ack(each)
+            if isinstance(each, Push):
+                _show_push(client, each, as_json)
+            else:
+                _show(each, as_json)
+                if not no_ack:
+                    await client.ack(each)
             remaining = None if remaining is None else remaining - 1
             if remaining == 0:
                 return
@@ -225,6 +266,20 @@ def _has_inbox(url: str) -> bool:
     from wirelake.protocols import registry
 
     return registry.binding(parse_where(url).protocol).inbox
+
+
+def _show_push(client: Client, push: Push, as_json: bool) -> None:
+    from wirelake.protocols.hub_calls import content_fields
+    from wirelake.wire import Layout
+
+    if as_json:
+        row: dict[str, Any] = {"target": push.target, **content_fields(push.body)}
+        if isinstance(push.message, Layout):
+            row["message"] = message_object(client, push.message)
+        click.echo(json_line(row))
+    else:
+        click.echo(f"{push.target}  {body_text(push.body)}")
+    sys.stdout.flush()
 
 
 def _show(notification: Notification, as_json: bool) -> None:

@@ -23,6 +23,8 @@ from wirelake.wire.errors import DecodeError, NeedMore, WireError
 from wirelake.wire.types import Layout
 from wirelake.wire.views.json import to_json
 
+from ..output.text import counted
+
 if TYPE_CHECKING:
     from wirelake.wire.model import Direction
     from wirelake.wire.protocol import Protocol
@@ -57,9 +59,8 @@ class DecodedMessage:
         if self.error is None:
             return [f"{where}: {text}" for text in self.broken]
         if isinstance(self.error, NeedMore):
-            present = f"{self.lost} byte{'s' * (self.lost != 1)} present"
-            return [f"{where}: incomplete, {present}, {self.error}"]
-        lost = f"; the last {self.lost} bytes are skipped" if self.lost else ""
+            return [f"{where}: incomplete, {counted(self.lost, 'byte')} present, {self.error}"]
+        lost = f"; skipped the last {counted(self.lost, 'byte')}" if self.lost else ""
         return [f"{where}: {self.error}{lost}"]
 
 

@@ -140,7 +140,7 @@ class FollowingLake:
         """Read a tiny capture, which starts the workers before the first recording."""
         # The first Python job of a session took 2.8 s in measurements, and the first JVM job 4.5 s:
         # better before the traffic starts than while recordings pile up.
-        from wirelake.lake.spark.warm import sample_protocol, small_captures
+        from wirelake.columnar.read.warm import sample_protocol, small_captures
 
         folder = self._scratch / "warm-up"
         folder.mkdir()

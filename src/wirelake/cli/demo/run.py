@@ -188,7 +188,7 @@ class Demo:
         # Kernels are compiled in a process of their own while Spark starts: both take seconds, and
         # workers that came first would all compile them.
         with self._interrupts.deferred():
-            kernels = Child("kernels", "wirelake.lake.spark.warm", (), self._scratch)
+            kernels = Child("kernels", "wirelake.columnar.read.warm", (), self._scratch)
             self._stack.callback(kernels.end)
         # Py4J logs at length when its Java has ended.
         logging.getLogger().addHandler(logging.NullHandler())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any, Final
+from typing import Final
 
 import click
 
 from ..completion import prepare
-from ..errors import BAD_DATA, BAD_USAGE, CommandError, unknown_name
+from ..errors import unknown_name
 from ..main import COMMANDS
 from ..options import CONTEXT
 
@@ -39,12 +39,10 @@ SUBCOMMANDS: Final = {
     "export": "maintenance.export",
 }
 """By subcommand: its module and attribute."""
-_INTERRUPTED: Final = "Query interrupted"
-"""Message of the error that DuckDB raises after Ctrl-C."""
 
 
 class _LakeCommands(click.Group):
-    """Imports a subcommand when it is used, and reports errors of lakes in one line."""
+    """Imports a subcommand when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(SUBCOMMANDS)
@@ -64,25 +62,6 @@ class _LakeCommands(click.Group):
         if args and args[0] not in SUBCOMMANDS and not args[0].startswith("-"):
             raise unknown_name("subcommand", args[0], SUBCOMMANDS, ctx)
         return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except ValueError as error:
-            raise _command_error(error) from error
-        except RuntimeError as error:
-            if str(error) == _INTERRUPTED:
-                raise KeyboardInterrupt from error
-            raise
-
-
-def _command_error(error: ValueError) -> Exception:
-    """Return a `CommandError` for an error of a lake; other errors are bugs and stay."""
-    from wirelake.tables.paths import DamagedError, LakeError
-
-    if not isinstance(error, LakeError):
-        return error
-    return CommandError(str(error), BAD_DATA if isinstance(error, DamagedError) else BAD_USAGE)
 
 
 @click.group(name="lake", help=_HELP, cls=_LakeCommands, context_settings=CONTEXT)

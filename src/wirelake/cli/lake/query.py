@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import pyarrow as pa
@@ -20,13 +20,17 @@ import pyarrow.compute as pc
 
 from wirelake.records.schema import COMMON, TABLES
 
-from ..errors import BAD_USAGE, CommandError
+from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from ..output import rows as output
-from ..output.text import counted, duration_text, json_text, printable, time_text
+from ..output.text import counted, duration_text, json_text, print_notice, printable, time_text
+
+if TYPE_CHECKING:
+    import duckdb
 
 __all__ = [
     "ResultWriter",
     "query_duckdb",
+    "query_error",
     "query_spark",
     "text_batch",
     "text_table",
@@ -51,22 +55,55 @@ _THREE_YEARS_NS: Final = 10**17
 _BATCH_ROWS: Final = 16_384
 
 
-def query_duckdb(lake: str, query: str, commit: int | None, writer: ResultWriter) -> int:
-    """Run a query with DuckDB; return the exit code."""
+def query_duckdb(db: duckdb.DuckDBPyConnection, query: str, writer: ResultWriter) -> int:
+    """Run a query in a database; return the exit code."""
     import duckdb
 
-    from wirelake.tables.query import open_lake
-
-    with open_lake(lake, commit) as db:
-        try:
-            relation = db.sql(query)
-            if relation is None:
-                raise CommandError("empty query", BAD_USAGE)
-            reader = relation.to_arrow_reader(_BATCH_ROWS)
-            writer.write(reader.schema, reader)
-        except duckdb.Error as error:
-            return _query_error(str(error))
+    try:
+        relation = db.sql(query)
+        if relation is None:
+            raise CommandError("empty query", BAD_USAGE)
+    except duckdb.Error as error:
+        return query_error(str(error))
+    # From here on the query is right; what fails is due to the rows.
+    rows: _Rows | None = None
+    try:
+        rows = _Rows(relation.to_arrow_reader(_BATCH_ROWS))
+        writer.write(rows.schema, rows)
+    except (duckdb.Error, _FailedError) as error:
+        query_error(str(error))
+        if rows is not None and rows.count and writer.streams:
+            print_notice(f"the output is incomplete: it ends after {counted(rows.count, 'row')}")
+        return BAD_DATA
     return 0
+
+
+class _FailedError(Exception):
+    """A query failed while its rows were read."""
+
+
+class _Rows:
+    """The rows of a query. What fails in DuckDB is kept apart from what fails while writing."""
+
+    def __init__(self, reader: pa.RecordBatchReader):
+        self._reader = reader
+        self.schema = reader.schema
+        self.count = 0
+        """Rows that were taken."""
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        import duckdb
+
+        while True:
+            try:
+                batch = self._reader.read_next_batch()
+            except StopIteration:
+                return
+            # Arrow reports errors of DuckDB as OSError.
+            except (OSError, duckdb.Error) as error:
+                raise _FailedError(str(error)) from error
+            yield batch
+            self.count += batch.num_rows
 
 
 def query_spark(lake: str, query: str, commit: int | None, writer: ResultWriter) -> int:
@@ -90,12 +127,12 @@ def query_spark(lake: str, query: str, commit: int | None, writer: ResultWriter)
                 frame = frame.limit(writer.max_rows)
             table: pa.Table = frame.toArrow()
         except Exception as error:
-            return _query_error(reason(error))
+            return query_error(reason(error))
         writer.write(table.schema, table.to_batches())
     return 0
 
 
-def _query_error(text: str) -> int:
+def query_error(text: str) -> int:
     """Print the error of a query, with the lines that point at the mistake."""
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
     for number, line in enumerate(lines or ["the query failed"]):
@@ -121,6 +158,11 @@ class ResultWriter:
         named = unique_names(schema)
         renamed = (pa.RecordBatch.from_arrays(each.columns, schema=named) for each in batches)
         _FORMATS[self.format](self, named, renamed)
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows are printed before the last one is known."""
+        return self.output is None and self.format != "table"
 
     @property
     def max_rows(self) -> int | None:

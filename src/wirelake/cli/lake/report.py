@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options import CONTEXT, TimePoint, output_file, time_point
+from ..options import CONTEXT, Command, TimePoint, output_file, time_point
 
 if TYPE_CHECKING:
+    import duckdb
+
     from wirelake.tables.report.report import Report
 
-__all__ = ["command"]
+__all__ = ["command", "made_report", "report_options", "show_report"]
 
 _HELP = """Report traffic, latency and errors.
 
@@ -36,29 +40,46 @@ per doubling of the latency; their error is at most 1/8.
 """
 
 
+def report_options(command: Command) -> Command:
+    """Add the options of a report: `as_json`, `page`, `since`, `until` and `top`."""
+    for option in (
+        click.option(
+            "--top",
+            type=click.IntRange(min=1),
+            default=20,
+            show_default=True,
+            help="Maximum rows per table.",
+        ),
+        click.option("--until", type=time_point, metavar="T", help="End time, like --since."),
+        click.option(
+            "--since",
+            type=time_point,
+            metavar="T",
+            help="Start time in UTC, or a duration before the last message, such as 2h.",
+        ),
+        click.option(
+            "--html",
+            "page",
+            metavar="FILE",
+            callback=output_file,
+            help="Output file for an HTML page.",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
+    ):
+        command = option(command)
+    return command
+
+
+_COLOURS: Final = {"good": "green", "warn": "yellow", "bad": "red"}
+"""Colours of findings on a terminal."""
+
+
 @click.command(
     name="report", help=_HELP, short_help="Report traffic, latency and errors.",
     context_settings=CONTEXT,
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@click.option(
-    "--html", "page", metavar="FILE", callback=output_file, help="Output file for an HTML page."
-)
-@click.option(
-    "--since",
-    type=time_point,
-    metavar="T",
-    help="Start time in UTC, or a duration before the last message, such as 2h.",
-)
-@click.option("--until", type=time_point, metavar="T", help="End time, like --since.")
-@click.option(
-    "--top",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="Maximum rows per table.",
-)
+@report_options
 def command(
     lake: str,
     as_json: bool,
@@ -68,7 +89,37 @@ def command(
     top: int,
 ) -> None:
     """Print or write a report."""
-    report = _report(lake, since, until, top)
+    from wirelake.tables.log import Log
+    from wirelake.tables.query import open_lake
+
+    commit = Log(lake).snapshot().commit
+    with open_lake(lake, commit) as db:
+        name = Path(lake).absolute().name
+        more = ("wirelake", "lake", "sql", lake)
+        report = made_report(db, since, until, top, lake=name, commit=commit, command=more)
+    show_report(report, page, as_json=as_json)
+
+
+def made_report(
+    db: duckdb.DuckDBPyConnection,
+    since: TimePoint | None,
+    until: TimePoint | None,
+    top: int,
+    **about: Any,
+) -> Report:
+    """Return the report of a database."""
+    from wirelake.tables.report.report import end_of_messages, make_report
+
+    end = end_of_messages(db)
+    first = since.at(end) if since is not None else None
+    last = until.at(end) if until is not None else None
+    if first is not None and last is not None and first >= last:
+        raise click.UsageError("--until must be later than --since")
+    return make_report(db, since_ns=first, until_ns=last, top=top, **about)
+
+
+def show_report(report: Report, page: str | None, *, as_json: bool) -> None:
+    """Write a report as a page, as JSON, or as text."""
     if page is not None:
         _write_page(report, page)
     if as_json:
@@ -77,22 +128,6 @@ def command(
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     elif page is None:
         _print(report)
-
-
-def _report(lake: str, since: TimePoint | None, until: TimePoint | None, top: int) -> Report:
-    from wirelake.tables.log import Log
-    from wirelake.tables.query import open_lake
-    from wirelake.tables.report.report import end_of_messages, make_report
-
-    commit = Log(lake).snapshot().commit
-    with open_lake(lake, commit) as db:
-        end = end_of_messages(db)
-        first = since.at(end) if since is not None else None
-        last = until.at(end) if until is not None else None
-        if first is not None and last is not None and first >= last:
-            raise click.UsageError("--until must be later than --since")
-        name = Path(lake).absolute().name
-        return make_report(db, lake=name, commit=commit, since_ns=first, until_ns=last, top=top)
 
 
 def _write_page(report: Report, path: str) -> None:
@@ -112,17 +147,26 @@ def _write_page(report: Report, path: str) -> None:
 
 def _print(report: Report) -> None:
     from wirelake.tables.report.sheets import sheets, tiles, time_text
+    from wirelake.tables.report.verdict import verdict
 
     from ..output.text import print_table
 
     overview = report.overview
-    click.secho(f"{report.lake}, commit {report.commit}", bold=True)
+    commit = "" if report.commit is None else f", commit {report.commit}"
+    click.secho(f"{report.lake}{commit}", bold=True)
     if overview.first_ns is None:
         click.echo("No messages in this period.")
     else:
         click.echo(f"{time_text(overview.first_ns)} to {time_text(overview.last_ns)}, UTC")
     figures = [figure if what == "bytes" else f"{figure} {what}" for what, figure in tiles(report)]
     click.echo(f"{', '.join(figures[:4])}\n{', '.join(figures[4:])}")
+    for finding in verdict(report):
+        text = (
+            textwrap.fill(finding.text, shutil.get_terminal_size().columns)
+            if sys.stdout.isatty()
+            else finding.text
+        )
+        click.secho(text, fg=_COLOURS[finding.level])
     hidden: dict[str, None] = {}
     for sheet in sheets(report):
         click.echo()

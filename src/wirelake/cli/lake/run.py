@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..errors import BAD_USAGE, CommandError, missing_package
-from ..options import CONTEXT, Reading, duration, name_value_pairs, reading_options, size
+from ..options import (
+    CONTEXT,
+    Reading,
+    admission_options,
+    duration,
+    name_value_pairs,
+    reading_options,
+    size,
+)
 from ..output.text import counted, json_line, printable
 from .maintenance import retention
 
@@ -80,24 +88,7 @@ Examples:
     "--max-files", type=click.IntRange(min=1), metavar="N", help="Maximum captures per step."
 )
 @click.option("--max-bytes", type=size, metavar="SIZE", help="Maximum bytes per step, such as 1GB.")
-@click.option(
-    "--lateness",
-    "lateness_s",
-    type=duration,
-    default="600",
-    show_default=True,
-    metavar="SECONDS",
-    help="Maximum time to wait for a missing predecessor of a capture.",
-)
-@click.option(
-    "--settle",
-    "settle_s",
-    type=duration,
-    default="10",
-    show_default=True,
-    metavar="SECONDS",
-    help="Time since the last write after which a capture is complete.",
-)
+@admission_options
 @click.option(
     "--include-open",
     is_flag=True,
@@ -420,6 +411,8 @@ class LazySession:
         try:
             with own_interrupts():
                 self._session = session(self._app, **self._options)
+        except ModuleNotFoundError:
+            raise
         except Exception as error:
             raise CommandError(f"cannot start Spark: {reason(error)}; {_DEBUG}") from error
         return self._session
@@ -447,7 +440,8 @@ def spark_failures() -> Iterator[None]:
     except Exception as error:
         if _is_lost(error):
             raise CommandError(_LOST) from error
-        if isinstance(error, CommandError | LakeError | OSError):
+        # A package that is not installed is reported with the extra that brings it.
+        if isinstance(error, CommandError | LakeError | OSError | ModuleNotFoundError):
             raise
         raise CommandError(f"Spark failed: {reason(error)}; {_DEBUG}") from error
 

@@ -6,14 +6,27 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
-from ..options import CONTEXT, FORMATS, output_format
+from ..options import CONTEXT, FORMATS, Command, output_format
 
-__all__ = ["command"]
+if TYPE_CHECKING:
+    from .query import ResultWriter
 
-_HELP = """Query a lake with SQL.
+__all__ = ["FUNCTIONS", "command", "query_options", "query_text", "result_writer"]
+
+FUNCTIONS = """
+  lake_tables, lake_files, lake_inputs   contents of the log (not with --spark)
+  ns(t)            nanoseconds since 1970 as a timestamp
+  ms(n)            nanoseconds as milliseconds
+  masked(text)     a secret as *** and its length
+  var_text(v)      a Var value as text
+"""
+"""What queries have beside the tables."""
+
+_HELP = f"""Query a lake with SQL.
 
 QUERY sees committed rows only; - reads it from standard input. It runs in DuckDB in this process,
 or in Spark with --spark. On a terminal, prints the first rows as a table; to a pipe, one JSON
@@ -29,55 +42,78 @@ Examples:
   wirelake lake sql lake/ - --format csv < query.sql
 
 \b
-Additional tables and functions:
-  lake_tables, lake_files, lake_inputs   contents of the log (not with --spark)
-  ns(t)            nanoseconds since 1970 as a timestamp
-  ms(n)            nanoseconds as milliseconds
-  masked(text)     a secret as *** and its length
-  var_text(v)      a Var value as text
-"""
+Additional tables and functions:{FUNCTIONS}"""
+
+
+def query_options(command: Command) -> Command:
+    """Add the options of the result: `chosen`, `output`, `limit` and `as_json`."""
+    for option in (
+        click.option("--json", "as_json", is_flag=True, help="Same as --format json."),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=0),
+            help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
+        ),
+        click.option(
+            "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
+        ),
+        click.option(
+            "--format",
+            "chosen",
+            type=click.Choice(FORMATS),
+            help="Output format.  [default: from the extension; table or json without --out]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def result_writer(
+    chosen: str | None, output: str | None, limit: int | None, as_json: bool
+) -> ResultWriter:
+    """Return the writer for these options."""
+    if as_json and chosen not in (None, "json"):
+        raise click.UsageError(f"--json conflicts with --format {chosen}")
+    target = None if output == "-" else output
+    form = output_format("json" if as_json else chosen, target, "--format", "--out")
+    from .query import ResultWriter
+
+    return ResultWriter(form, target, limit)
+
+
+def query_text(query: str) -> str:
+    """Return the text of a query; - is standard input."""
+    text = sys.stdin.read() if query == "-" else query
+    if not text.strip():
+        raise click.UsageError("empty query")
+    return text
 
 
 @click.command(name="sql", help=_HELP, short_help="Query with SQL.", context_settings=CONTEXT)
 @click.argument("lake", metavar="LAKE")
 @click.argument("query", metavar="QUERY")
-@click.option(
-    "--format",
-    "chosen",
-    type=click.Choice(FORMATS),
-    help="Output format.  [default: from the extension; table or json without --out]",
-)
-@click.option(
-    "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
-)
-@click.option(
-    "--limit",
-    type=click.IntRange(min=0),
-    help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
-)
+@query_options
 @click.option("--commit", type=click.IntRange(min=0), help="Commit to query.  [default: the last]")
 @click.option("--spark", "with_spark", is_flag=True, help="Use Spark instead of DuckDB.")
-@click.option("--json", "as_json", is_flag=True, help="Same as --format json.")
 def command(
     lake: str,
     query: str,
     chosen: str | None,
     output: str | None,
     limit: int | None,
+    as_json: bool,
     commit: int | None,
     with_spark: bool,
-    as_json: bool,
 ) -> int:
     """Run a query."""
-    if as_json and chosen not in (None, "json"):
-        raise click.UsageError(f"--json conflicts with --format {chosen}")
-    target = None if output == "-" else output
-    form = output_format("json" if as_json else chosen, target, "--format", "--out")
-    text = sys.stdin.read() if query == "-" else query
-    if not text.strip():
-        raise click.UsageError("empty query")
+    writer = result_writer(chosen, output, limit, as_json)
+    text = query_text(query)
 
-    from .query import ResultWriter, query_duckdb, query_spark
+    from .query import query_duckdb, query_spark
 
-    run = query_spark if with_spark else query_duckdb
-    return run(lake, text, commit, ResultWriter(form, target, limit))
+    if with_spark:
+        return query_spark(lake, text, commit, writer)
+    from wirelake.tables.query import open_lake
+
+    with open_lake(lake, commit) as db:
+        return query_duckdb(db, text, writer)

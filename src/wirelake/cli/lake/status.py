@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from ..options import CONTEXT, duration
+from ..options import CONTEXT, admission_options
 from ..output.text import counted, print_table, printable
 
 if TYPE_CHECKING:
@@ -35,24 +35,7 @@ Examples:
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
 @click.option("--from", "captures", metavar="DIR", help="Folder of captures.")
-@click.option(
-    "--lateness",
-    "lateness_s",
-    type=duration,
-    default="600",
-    show_default=True,
-    metavar="SECONDS",
-    help="Same value as for `lake run`.",
-)
-@click.option(
-    "--settle",
-    "settle_s",
-    type=duration,
-    default="10",
-    show_default=True,
-    metavar="SECONDS",
-    help="Same value as for `lake run`.",
-)
+@admission_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     lake: str, captures: str | None, lateness_s: float, settle_s: float, as_json: bool

@@ -1,26 +1,22 @@
 """Rows of Arrow batches as plain values, and their writers: JSON lines, CSV, Parquet and Arrow.
 
-JSON and CSV are sorted. Messages and packets, of which there are most, come out window by window of
-the capture, each sorted; rows of other tables are known late (a call with its response, a
-connection with its end), so they are all read first, and sorted in temporary files if they are
-many. Parquet and Arrow keep rows as they were decoded, because sorting would need all columns in
-one batch. A file is written to NAME.part and renamed when it is complete.
+JSON and CSV are in order (`sorting.py`). Parquet and Arrow keep rows as they were decoded unless an
+order is asked for: databases sort for themselves. A file is written to NAME.part and renamed when
+it is complete.
 """
 
 from __future__ import annotations
 
 import csv
-import heapq
 import io
 import math
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from itertools import chain, islice
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,6 +24,7 @@ import pyarrow.compute as pc
 from wirelake.records.exact_json import exact, exact_array
 
 from ..errors import BAD_USAGE, CommandError
+from .sorting import RowOrder, sorted_batches
 from .text import json_text, unsigned
 
 __all__ = [
@@ -35,6 +32,7 @@ __all__ = [
     "RowOrder",
     "Windows",
     "bytes_value",
+    "check_output",
     "output",
     "rows_of",
     "values_of",
@@ -49,17 +47,9 @@ Windows = Iterable[Iterable[pa.RecordBatch]]
 """The batches of each window of a capture."""
 
 
-class RowOrder(NamedTuple):
-    """How the rows of a table are sorted; those without a value come last."""
-
-    column: str
-    streamed: bool = False
-    """Whether rows come out window by window, because those of the next are later."""
-
-
 ORDERS: Final = {
-    "messages": RowOrder("ts_ns", streamed=True),
-    "packets": RowOrder("offset", streamed=True),
+    "messages": RowOrder("ts_ns"),
+    "packets": RowOrder("ts_ns"),
     "faults": RowOrder("ts_ns"),
     "coverage": RowOrder("first_ns"),
     "calls": RowOrder("request_ns"),
@@ -67,12 +57,8 @@ ORDERS: Final = {
     "connections": RowOrder("first_ns"),
     "tunnels": RowOrder("first_ns"),
 }
-"""By table: the order of JSON and CSV."""
+"""By table: the order of text, JSON and CSV without --sort."""
 _LINES_PER_WRITE: Final = 256
-_RUN_BYTES: Final = 64 << 20
-"""Rows that are sorted in memory; more go to a temporary file, sorted, and are merged."""
-_NO_TIME: Final = 1 << 63
-"""Sort key of rows without a time: more than any int64."""
 
 
 # -- lines: JSON and CSV -----------------------------------------------------------------------
@@ -96,6 +82,8 @@ def write_csv(
     names: Sequence[str],
     order: RowOrder | None,
     limit: int | None,
+    *,
+    header: bool = True,
 ) -> int:
     """Write a header and a line per row, nested values as JSON; return the number of rows."""
     line = io.StringIO()
@@ -107,7 +95,8 @@ def write_csv(
         writer.writerow(cells)
         return line.getvalue()
 
-    stream.write(text(names).encode())
+    if header:
+        stream.write(text(names).encode())
     rows = _rows(windows, names, order, limit)
     return _write_lines((text(_cell(row.get(name)) for name in names) for row in rows), stream)
 
@@ -121,79 +110,11 @@ def _cell(value: Any) -> Any:
 def _rows(
     windows: Windows, names: Sequence[str], order: RowOrder | None, limit: int | None
 ) -> Iterator[dict[str, Any]]:
-    batches = (batch for window in windows for batch in window)
-    rows: Iterator[dict[str, Any]]
-    if order is None:
-        rows = (row for batch in batches for row in rows_of(batch, names, exact=True))
-    elif order.streamed:
-        # `_sorted` puts each batch in order, so a merge needs no sort of all rows of a window.
-        rows = (
-            row
-            for window in windows
-            for row in _merged(([_sorted(batch, order)] for batch in window), names, order)
-        )
-    else:
-        rows = _sorted_rows(batches, names, order)
+    batches: Iterator[pa.RecordBatch] = (batch for window in windows for batch in window)
+    if order is not None:
+        batches = sorted_batches(batches, order, limit)
+    rows = (row for batch in batches for row in rows_of(batch, names, exact=True))
     return islice(rows, limit)
-
-
-def _sorted_rows(
-    batches: Iterable[pa.RecordBatch], names: Sequence[str], order: RowOrder
-) -> Iterator[dict[str, Any]]:
-    """Yield all rows in order; what does not fit into memory is sorted in temporary files."""
-    with ExitStack() as files:
-        runs: list[Iterable[pa.RecordBatch]] = []
-        held: list[pa.RecordBatch] = []
-        size = 0
-        for batch in batches:
-            held.append(batch)
-            size += batch.nbytes
-            if size > _RUN_BYTES:
-                file = files.enter_context(tempfile.TemporaryFile())
-                runs.append(_stored(_run(held, order), file))
-                held, size = [], 0
-        runs.append(_run(held, order))
-        yield from _merged(runs, names, order)
-
-
-def _run(held: list[pa.RecordBatch], order: RowOrder) -> list[pa.RecordBatch]:
-    """Return rows in order, in small batches: a merge has one batch of each run in memory."""
-    if not held:
-        return []
-    rows = pa.Table.from_batches(held).sort_by(order.column).combine_chunks()
-    return list(rows.to_batches(max_chunksize=_SLICE))
-
-
-def _stored(run: list[pa.RecordBatch], file: BinaryIO) -> Iterator[pa.RecordBatch]:
-    """Write a run to a file at once; return an iterator that reads it."""
-    with pa.ipc.new_stream(file, run[0].schema) as writer:
-        for batch in run:
-            writer.write_batch(batch)
-    file.seek(0)
-    return iter(pa.ipc.open_stream(file))
-
-
-def _merged(
-    runs: Iterable[Iterable[pa.RecordBatch]], names: Sequence[str], order: RowOrder
-) -> Iterator[dict[str, Any]]:
-    """Yield the rows of runs, each of which is in order."""
-    keyed = (chain.from_iterable(_keyed(batch, names, order) for batch in run) for run in runs)
-    for _, row in heapq.merge(*keyed, key=lambda pair: pair[0]):
-        yield row
-
-
-def _sorted(batch: pa.RecordBatch, order: RowOrder) -> pa.RecordBatch:
-    keys = batch.column(order.column)
-    if pc.any(pc.less(keys[1:], keys[:-1])).as_py():  # rows held back behind a gap come late
-        return batch.take(pc.sort_indices(batch, [(order.column, "ascending")]))
-    return batch
-
-
-def _keyed(
-    batch: pa.RecordBatch, names: Sequence[str], order: RowOrder
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    keys = (_NO_TIME if key is None else key for key in batch.column(order.column).to_pylist())
-    return zip(keys, rows_of(batch, names, exact=True), strict=True)
 
 
 def _write_lines(lines: Iterator[str], stream: BinaryIO) -> int:
@@ -246,6 +167,26 @@ def _limited(windows: Windows, limit: int | None) -> Iterator[pa.RecordBatch]:
 # -- files -------------------------------------------------------------------------------------
 
 
+def check_output(path: str | None, files: Iterable[str]) -> None:
+    """Refuse an output that cannot be written, or that is an input; before anything is read."""
+    if path is None or path == "-":
+        return
+    _check_folder(Path(path))
+    if os.path.isdir(path):
+        raise CommandError(f"{path}: is a folder; expected a file", BAD_USAGE)
+    if os.path.exists(path):
+        for file in files:
+            if os.path.exists(file) and os.path.samefile(path, file):
+                raise CommandError(f"output {path} is also an input", BAD_USAGE)
+    elif not os.access(Path(path).parent, os.W_OK):
+        raise CommandError(f"{path}: no permission to write to this folder", BAD_USAGE)
+
+
+def _check_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise CommandError(f"{path.parent}: no such folder", BAD_USAGE)
+
+
 @contextmanager
 def output(path: str | None) -> Iterator[BinaryIO]:
     """Open standard output, or a file that appears only if everything was written."""
@@ -261,8 +202,7 @@ def output(path: str | None) -> Iterator[BinaryIO]:
             yield stream
         return
     part = target.with_name(target.name + ".part")
-    if not target.parent.is_dir():
-        raise CommandError(f"{target.parent}: no such folder", BAD_USAGE)
+    _check_folder(target)
     try:
         with part.open("wb") as stream:
             yield stream

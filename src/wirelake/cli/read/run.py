@@ -6,6 +6,7 @@ Progress, the number of rows and the number of faults go to standard error.
 from __future__ import annotations
 
 import os
+import shlex
 import stat
 import sys
 from collections import Counter
@@ -25,15 +26,19 @@ from wirelake.columnar.read.reader import ReadOptions, table_schema
 from wirelake.records.filter import FilterError
 
 from ..errors import BAD_DATA, BAD_USAGE, CommandError
-from ..options import Reading, captures, output_format
+from ..options import Reading, output_format
 from ..output import rows as output
+from ..output.sorting import RowOrder, sorted_batches
 from ..output.text import byte_progress, counted, print_notice
 from . import table_view
 
-__all__ = ["FaultCounter", "Request", "run"]
+__all__ = ["FaultCounter", "Request", "read_options", "run", "width_of"]
 
 _NOT_A_CAPTURE: Final = "unknown_file"
 """The fault of a file that is not a capture."""
+NO_ORDER: Final = "none"
+"""Instead of a column to sort by: rows come as they are decoded, at once."""
+_DESCENDING: Final = ":desc"
 _FALLBACK_WIDTH: Final = 80
 """Width of a terminal that does not report one."""
 
@@ -42,17 +47,21 @@ _FALLBACK_WIDTH: Final = 80
 class Request:
     """The options of the command."""
 
-    files: tuple[str, ...]
+    named: tuple[str, ...]
+    """The files and folders, as they were given."""
+    files: list[str]
+    """The captures."""
     table: str
     condition: str | None
     columns: str | None
     protocol: str | None
-    include_open: bool
     format: str | None
     output: str | None
     jobs: int | None
     limit: int | None
     reading: Reading
+    sort: str | None = None
+    """A column, with `:desc` if descending; or NO_ORDER."""
 
 
 class FaultCounter:
@@ -66,8 +75,8 @@ class FaultCounter:
         for each in pc.value_counts(batch.column("code")).to_pylist():
             self.codes[each["values"]] += each["counts"]
 
-    def report(self, files: tuple[str, ...], *, all_read: bool) -> None:
-        """Print the number of faults, if there are any."""
+    def report(self, files: tuple[str, ...], *, all_read: bool, again: bool = True) -> None:
+        """Print the number of faults, if there are any; `again` if the files can be read again."""
         del self.codes[_NOT_A_CAPTURE]  # reported by name, at the end
         count = self.codes.total()
         if not count:
@@ -75,33 +84,31 @@ class FaultCounter:
         kinds = ", ".join(f"{number:,} {code}" for code, number in self.codes.most_common(4))
         more = ", …" if len(self.codes) > 4 else ""
         so_far = "" if all_read else " so far"
-        source = files[0] if len(files) == 1 else "…"
+        source = shlex.quote(files[0]) if len(files) == 1 else "…"
+        details = f"for details: wirelake read {source} --table faults" if again else ""
         print_notice(
             f"{counted(count, 'fault')}{so_far} ({kinds}{more});"
-            f" for details: wirelake read {source} --table faults"
+            f" {details or '--table faults shows them instead'}"
         )
 
 
 def run(request: Request) -> int:
     """Read captures and write rows; return the exit code."""
     form = output_format(request.format, request.output, "--to", "-o")
-    try:
-        options = _options(request)
-    except FilterError as error:
-        click.echo(f"wirelake: --filter: {_safe(str(error))}", err=True)
+    options = read_options(request)
+    if options is None:
         return BAD_USAGE
-    except ValueError as error:
-        raise click.UsageError(f"--columns: {error}") from error
-    files = captures(request.files, include_open=request.include_open)
-    _check_output(request.output, files)
+    _check_sort(request.sort, options)
+    files = request.files
+    output.check_output(request.output, files)
     faults = FaultCounter()
     try:
-        job = _Job(request, files, options, faults, _may_show_progress(request, form))
+        job = _Job(request, options, faults, _may_show_progress(request, form))
         all_read = _FORMATS[form](job)
     except ValueError as error:
         raise CommandError(str(error)) from error
     if request.table != "faults":
-        faults.report(request.files, all_read=all_read)
+        faults.report(request.named, all_read=all_read)
     return _check_formats(files)
 
 
@@ -114,12 +121,15 @@ def _check_formats(files: list[str]) -> int:
     return BAD_DATA if others else 0
 
 
-def _check_output(output: str | None, files: list[str]) -> None:
-    """Refuse to overwrite an input."""
-    if output is not None and os.path.exists(output):
-        for file in files:
-            if os.path.samefile(output, file):
-                raise CommandError(f"output {output} is also an input", BAD_USAGE)
+def read_options(request: Request) -> ReadOptions | None:
+    """Return what to read; None if the filter is invalid, which is reported."""
+    try:
+        return _options(request)
+    except FilterError as error:
+        click.echo(f"wirelake: --filter: {_safe(str(error))}", err=True)
+        return None
+    except ValueError as error:
+        raise click.UsageError(f"--columns: {error}") from error
 
 
 def _options(request: Request) -> ReadOptions:
@@ -141,6 +151,19 @@ def _options(request: Request) -> ReadOptions:
     )
 
 
+def _check_sort(sort: str | None, options: ReadOptions) -> None:
+    """Refuse to sort by a column that does not exist, or that has several values."""
+    if sort is None or sort == NO_ORDER:
+        return
+    column = sort.removesuffix(_DESCENDING)
+    try:
+        [field] = table_schema(replace(options, columns=(column,)))
+    except ValueError as error:
+        raise click.UsageError(f"--sort: {error}") from error
+    if pa.types.is_nested(field.type):
+        raise click.UsageError(f"--sort: {column} has several values; expected one of its fields")
+
+
 def _safe(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
 
@@ -153,7 +176,6 @@ class _Job:
     """A request with its parsed options."""
 
     request: Request
-    files: list[str]
     options: ReadOptions
     faults: FaultCounter
     show_progress: bool
@@ -163,12 +185,29 @@ class _Job:
         """Maximum rows; None is unlimited."""
         return self.request.limit or None
 
+    @property
+    def order(self) -> RowOrder | None:
+        """The order of rows; None if they come as they are decoded."""
+        sort = self.request.sort
+        if sort is None:
+            return output.ORDERS[self.options.table]
+        if sort == NO_ORDER:
+            return None
+        return RowOrder(sort.removesuffix(_DESCENDING), sort.endswith(_DESCENDING))
+
+    def reading(self, order: RowOrder | None) -> ReadOptions:
+        """Return what to read: to sort rows, their column as well if the output lacks it."""
+        names = table_schema(self.options).names
+        if order is None or order.column in names:
+            return self.options
+        return replace(self.options, columns=(*names, order.column))
+
     @contextmanager
     def windows(self, options: ReadOptions) -> Iterator[output.Windows]:
         """Read the captures, with a progress bar."""
         with byte_progress("read", enabled=self.show_progress) as progress:
             windows = read_windows(
-                self.files,
+                self.request.files,
                 options,
                 jobs=self.request.jobs,
                 progress=progress,
@@ -177,42 +216,45 @@ class _Job:
             with closing(windows):
                 yield windows
 
-    def report(self, count: int) -> bool:
-        """Report the rows of the output file; return whether everything was read."""
+    def report(self, count: int, *, in_order: bool) -> bool:
+        """Report the rows of the output file; return whether everything was read, as it was if
+        rows are in order."""
         if self.request.output is not None:
             click.echo(f"{self.request.output}: {counted(count, 'row')}", err=True)
-        return self.limit is None or count < self.limit
+        return in_order or self.limit is None or count < self.limit
 
 
 def _text(job: _Job, write: Callable[..., int]) -> bool:
     """Write rows one by one."""
-    # To sort rows, the column must be read even if the output does not have it.
     names = table_schema(job.options).names
-    order = output.ORDERS[job.options.table]
-    options = job.options
-    if order.column not in names:
-        options = replace(options, columns=(*names, order.column))
-    with output.output(job.request.output) as stream, job.windows(options) as windows:
+    order = job.order
+    with output.output(job.request.output) as stream, job.windows(job.reading(order)) as windows:
         count = write(windows, stream, names, order, job.limit)
-    return job.report(count)
+    return job.report(count, in_order=order is not None)
 
 
 def _columnar(job: _Job, write: Callable[..., int]) -> bool:
     """Write whole batches."""
     schema = table_schema(job.options)
-    with output.output(job.request.output) as stream, job.windows(job.options) as windows:
-        count = write(windows, stream, schema, job.limit)
-    return job.report(count)
+    order = job.order if job.request.sort else None
+    with output.output(job.request.output) as stream, job.windows(job.reading(order)) as windows:
+        rows: output.Windows = windows
+        if order is not None:
+            batches = (batch for window in windows for batch in window)
+            found = sorted_batches(batches, order, job.limit)
+            rows = [(batch.select(schema.names) for batch in found)]
+        count = write(rows, stream, schema, job.limit)
+    return job.report(count, in_order=order is not None)
 
 
 def _table(job: _Job) -> bool:
     """Write the first rows as a text table."""
     table = job.options.table
     names = job.options.columns or table_view.COLUMNS[table]
-    time = table_view.TIMES[table]
-    options = replace(job.options, columns=tuple(dict.fromkeys((*names, time))))
+    order = job.order or output.ORDERS[table]
+    options = replace(job.options, columns=tuple(dict.fromkeys((*names, order.column))))
     limit = table_view.DEFAULT_ROWS if job.request.limit is None else job.limit
-    first = table_view.FirstRows(table_schema(options), time, limit)
+    first = table_view.FirstRows(table_schema(options), order, limit)
     with job.windows(options) as windows:
         for window in windows:
             for batch in window:
@@ -220,17 +262,17 @@ def _table(job: _Job) -> bool:
     rows = first.table()
     with output.output(job.request.output) as stream:
         importance = None if job.options.columns else table_view.IMPORTANCE[table]
-        written = table_view.write_table(stream, rows, names, _width(job.request), importance)
+        written = table_view.write_table(stream, rows, names, width_of(job.request), importance)
     count = counted(first.count, "row")
     if first.count > rows.num_rows:
-        count = f"first {rows.num_rows:,} of {count} by {time}; --limit 0 shows all"
+        count = f"first {rows.num_rows:,} of {count} by {order.column}; --limit 0 shows all"
     click.echo(f"{count}{f'; times are on {written.date} UTC' if written.date else ''}", err=True)
     if written.hidden:
         click.echo(f"hidden columns: {', '.join(written.hidden)}; --columns selects", err=True)
     return True
 
 
-def _width(request: Request) -> int | None:
+def width_of(request: Request) -> int | None:
     """Return the width of the terminal; None if the output is not a terminal."""
     if request.output is not None or not sys.stdout.isatty():
         return None

@@ -1,6 +1,6 @@
 """Rows as a text table: aligned, as wide as the terminal, times in UTC.
 
-Only the rows that are shown stay in memory: the first ones by time.
+Only the rows that are shown stay in memory: the first ones in their order.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import click
 import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
-from ..output.rows import ORDERS, values_of
+from ..output.rows import values_of
+from ..output.sorting import RowOrder, sorted_table
 from ..output.text import duration_text, json_text, printable, time_text
 
 __all__ = [
     "COLUMNS",
     "DEFAULT_ROWS",
     "IMPORTANCE",
-    "TIMES",
     "FirstRows",
+    "GrowingTable",
     "WrittenTable",
     "write_table",
 ]
@@ -32,45 +33,50 @@ _MAX_CELL_WIDTH: Final = 40
 _MIN_ELASTIC_WIDTH: Final = 16
 """Narrowest elastic cell."""
 
-COLUMNS: Final[dict[str, tuple[str, ...]]] = {
-    "messages": (
-        "ts_ns", "connection", "direction", "protocol", "kind", "name", "target", "status",
-        "size_bytes",
-    ),
-    "packets": (
-        "ts_ns", "connection", "direction", "src", "src_port", "dst", "dst_port", "flags",
-        "payload_bytes", "note",
-    ),
-    "faults": (
-        "ts_ns", "connection", "direction", "protocol", "code", "detail", "field",
-        "present_bytes", "missing_bytes", "file", "offset",
-    ),
-    "coverage": (
-        "connection", "direction", "protocol", "messages", "faults", "span_bytes", "decoded_bytes",
-        "faulty_bytes", "undecryptable_bytes", "ignored_bytes", "gap_bytes",
-    ),
-    "calls": (
-        "request_ns", "connection", "protocol", "target", "outcome", "status", "latency_ns",
-        "client", "cause",
-    ),
-    "deliveries": (
-        "first_sent_ns", "notification", "client", "outcome", "latency_ns", "sends", "acks",
-        "topic", "first_connection",
-    ),
-    "connections": (
-        "first_ns", "connection", "protocol", "client_address", "client_port", "server_port",
-        "duration_ns", "messages_c2s", "messages_s2c", "closed_by", "closed_how", "faults",
-        "client",
-    ),
-    "tunnels": (
-        "first_ns", "connection", "outcome", "user_address", "user_port", "messages_c2s",
-        "messages_s2c", "switches", "closed_by", "first_link",
-    ),
+_RANKS: Final[dict[str, dict[str, int]]] = {
+    "messages": {
+        "ts_ns": 1, "connection": 8, "direction": 6, "protocol": 2, "kind": 3, "name": 7,
+        "target": 4, "status": 5, "size_bytes": 9,
+    },
+    "packets": {
+        "ts_ns": 1, "connection": 10, "direction": 9, "src": 2, "src_port": 3, "dst": 4,
+        "dst_port": 5, "flags": 7, "payload_bytes": 6, "note": 8,
+    },
+    "faults": {
+        "ts_ns": 1, "connection": 6, "direction": 5, "protocol": 2, "code": 3, "detail": 4,
+        "field": 11, "present_bytes": 8, "missing_bytes": 7, "file": 9, "offset": 10,
+    },
+    "coverage": {
+        "connection": 1, "direction": 2, "protocol": 3, "messages": 7, "faults": 4,
+        "span_bytes": 8, "decoded_bytes": 9, "faulty_bytes": 6, "undecryptable_bytes": 10,
+        "ignored_bytes": 11, "gap_bytes": 5,
+    },
+    "calls": {
+        "request_ns": 1, "connection": 9, "protocol": 6, "target": 2, "outcome": 3, "status": 5,
+        "latency_ns": 4, "client": 7, "cause": 8,
+    },
+    "deliveries": {
+        "first_sent_ns": 1, "notification": 2, "client": 5, "outcome": 3, "latency_ns": 4,
+        "sends": 7, "acks": 8, "topic": 6, "first_connection": 9,
+    },
+    "connections": {
+        "first_ns": 1, "connection": 2, "protocol": 3, "client_address": 10, "client_port": 12,
+        "server_port": 13, "duration_ns": 5, "messages_c2s": 8, "messages_s2c": 9, "closed_by": 6,
+        "closed_how": 11, "faults": 7, "client": 4,
+    },
+    "tunnels": {
+        "first_ns": 1, "connection": 2, "outcome": 3, "user_address": 4, "user_port": 9,
+        "messages_c2s": 6, "messages_s2c": 7, "switches": 8, "closed_by": 5, "first_link": 10,
+    },
 }  # fmt: skip
+"""By table: the columns shown without --columns, in their order, each with its importance; 1 is the
+most important. A narrow terminal shows those that fit."""
+COLUMNS: Final = {table: tuple(ranks) for table, ranks in _RANKS.items()}
 """By table: the columns shown without --columns."""
-
-TIMES: Final = {**{table: order.column for table, order in ORDERS.items()}, "packets": "ts_ns"}
-"""By table: the column that orders the rows."""
+IMPORTANCE: Final = {
+    table: tuple(sorted(ranks, key=ranks.__getitem__)) for table, ranks in _RANKS.items()
+}
+"""By table: the same columns, the most important first."""
 
 _DURATIONS: Final = frozenset({"latency_ns", "duration_ns", "handshake_ns"})
 """Columns with durations instead of times."""
@@ -78,49 +84,13 @@ _ID_SUFFIXES: Final = ("_ns", "_id", "_to", "_port", "_link", "connection", "fla
 """Suffixes of columns whose numbers are ids, not quantities."""
 _ELASTIC: Final = frozenset({"detail", "target", "reason", "file", "body", "client"})
 """Columns that are still useful when truncated."""
-IMPORTANCE: Final[dict[str, tuple[str, ...]]] = {
-    "messages": (
-        "ts_ns", "protocol", "kind", "target", "status", "direction", "name", "connection",
-        "size_bytes",
-    ),
-    "packets": (
-        "ts_ns", "src", "src_port", "dst", "dst_port", "payload_bytes", "flags", "note",
-        "direction", "connection",
-    ),
-    "faults": (
-        "ts_ns", "protocol", "code", "detail", "direction", "connection", "missing_bytes",
-        "present_bytes", "file", "offset", "field",
-    ),
-    "coverage": (
-        "connection", "direction", "protocol", "faults", "gap_bytes", "faulty_bytes", "messages",
-        "span_bytes", "decoded_bytes", "undecryptable_bytes", "ignored_bytes",
-    ),
-    "calls": (
-        "request_ns", "target", "outcome", "latency_ns", "status", "protocol", "client", "cause",
-        "connection",
-    ),
-    "deliveries": (
-        "first_sent_ns", "notification", "outcome", "latency_ns", "client", "topic", "sends",
-        "acks", "first_connection",
-    ),
-    "connections": (
-        "first_ns", "connection", "protocol", "client", "duration_ns", "closed_by", "faults",
-        "messages_c2s", "messages_s2c", "client_address", "closed_how", "client_port",
-        "server_port",
-    ),
-    "tunnels": (
-        "first_ns", "connection", "outcome", "user_address", "closed_by", "messages_c2s",
-        "messages_s2c", "switches", "user_port", "first_link",
-    ),
-}  # fmt: skip
-"""By table: the same columns, the most important first. A narrow terminal shows those that fit."""
 
 
 class FirstRows:
-    """The first rows of a table by time, up to a limit."""
+    """The first rows of a table in an order, up to a limit."""
 
-    def __init__(self, schema: pa.Schema, time: str, limit: int | None):
-        self._time = time
+    def __init__(self, schema: pa.Schema, order: RowOrder, limit: int | None):
+        self._order = order
         self._limit = limit
         self._rows = schema.empty_table()
         self.count = 0
@@ -137,7 +107,7 @@ class FirstRows:
 
     def table(self) -> pa.Table:
         """Return the rows."""
-        return self._rows.sort_by(self._time).slice(0, self._limit).combine_chunks()
+        return sorted_table(self._rows, self._order).slice(0, self._limit).combine_chunks()
 
 
 class WrittenTable(NamedTuple):
@@ -170,6 +140,46 @@ def write_table(
         lines.append(_line({name: columns[name][number] for name in widths}, widths, right))
     stream.write("".join(f"{line}\n" for line in lines).encode())
     return WrittenTable([name for name in columns if name not in widths], date)
+
+
+class GrowingTable:
+    """A text table whose rows come in parts: a heading is written where the columns change."""
+
+    def __init__(
+        self,
+        stream: BinaryIO,
+        names: Sequence[str],
+        width: int | None,
+        importance: Sequence[str] | None = None,
+    ):
+        self._stream = stream
+        self._names = names
+        self._width = width
+        self._importance = importance or names
+        self._widest: dict[str, str] = {name: name for name in names}
+        """By column: its widest cell so far."""
+        self._widths: dict[str, int] = {}
+        self._date: str | None = None
+
+    def write(self, table: pa.Table) -> None:
+        """Write more rows, and flush them."""
+        if self._width is not None and self._date is None:
+            self._date = _only_date(table, self._names)
+        columns = {name: _cells(name, table.column(name), self._date) for name in self._names}
+        for name, cells in columns.items():
+            self._widest[name] = max([self._widest[name], *cells], key=cell_len)
+        least = {name: [cell] for name, cell in self._widest.items()}
+        widths = _fitting(least, self._width, self._importance)
+        right = {name for name in widths if _is_quantity(table.schema.field(name))}
+        lines = []
+        if widths != self._widths:
+            self._widths = widths
+            header = _line({name: name for name in widths}, widths, right)
+            lines.append(click.style(header, bold=True) if self._width is not None else header)
+        for number in range(table.num_rows):
+            lines.append(_line({name: columns[name][number] for name in widths}, widths, right))
+        self._stream.write("".join(f"{line}\n" for line in lines).encode())
+        self._stream.flush()
 
 
 def _line(cells: Mapping[str, str], widths: Mapping[str, int], right: Collection[str]) -> str:

@@ -78,6 +78,8 @@ class Slices:
     """0 from the client, 1 from the server."""
     ts_ns: Ints
     """When the packet that completed it was captured."""
+    arrival: Ints
+    """The number of that packet."""
     connection: Ints
 
     def __len__(self) -> int:
@@ -87,7 +89,9 @@ class Slices:
         """Return some of the slices."""
         picked = (
             getattr(self, name)[rows]
-            for name in ("piece", "starts", "stops", "directions", "ts_ns", "connection")
+            for name in (
+                *("piece", "starts", "stops", "directions", "ts_ns", "arrival", "connection"),
+            )
         )
         return Slices(self.data, self.pieces, *picked)
 
@@ -131,7 +135,14 @@ class MessageBuilder:
         keys: ConnectionKeys | None = None,
         open_row: OpenRow | None = None,
     ) -> Built:
-        """Build the messages of slices. `keys` decrypt bodies in batches, `open_row` one by one."""
+        """Build the messages of slices. `keys` decrypt bodies in batches, `open_row` one by one.
+
+        Without any key for this protocol, `keys` only learn which ones messages name: the capture
+        may hold them further on.
+        """
+        names = keys
+        if keys is not None and not keys.any:
+            keys = None
         columns = self.kernels.frames.decode(
             slices.data, slices.starts, slices.stops, slices.directions
         )
@@ -155,13 +166,13 @@ class MessageBuilder:
         else:
             lists = np.zeros(rows, np.bool_)
         body = self._body(fields)
-        # Items of lists are rarely sealed: with keys they are left to the scalar decoder. So are
-        # all bodies of dialects where only a key shows which of them are sealed.
+        # First learn, then decrypt: a sign-on and the first sealed message may be in one batch.
+        if names is not None:
+            names.learn(slices, fields)
         if keys is not None:
+            # Items of lists are rarely sealed: with keys they are left to the scalar decoder. So
+            # are all bodies of dialects where only a key shows which of them are sealed.
             rejected |= self._sealed.sealable(slices, arrays) if self._sealed.unmarked else lists
-            # First learn, then decrypt: a sign-on and the first sealed message may be in the same
-            # batch.
-            keys.learn(slices, fields)
             if sealed.any():
                 body, sealed, unopened = decrypt_batch(keys, slices, fields, body, sealed)
                 if open_row is not None and unopened.any():
@@ -446,6 +457,7 @@ class MessageBuilder:
             links.stops,
             links.directions,
             links.ts_ns,
+            links.arrival,
             number,
         )
         closed = np.zeros(len(links), np.bool_)

@@ -19,25 +19,21 @@ from numpy.typing import NDArray
 from wirelake.capture.decode.conversation import WAITING_LIMIT
 from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.protocol_selector import ProtocolChooser, RecordedProtocols
+from wirelake.capture.decode.streams import SEARCH_NS
 from wirelake.wire.protocol import Protocol
 
 from ..tcp.frontend import FrontEnd
-from ..tcp.pieces import ARRIVAL, START
+from ..tcp.pieces import ARRIVAL, PIECE_TS, START
 from ..tcp.tracker import both_streams
 from ..tcp.window import DIRECTIONS, Window
 from .messages import IGNORED, UNDECIDED, UNSEEN, CoverageCounts, MessageBuilder
 from .sealed_parts import ConnectionKeys
 
 __all__ = [
-    "KeyNames",
     "ProtocolDecoder",
     "ProtocolSelector",
     "sniff",
 ]
-
-
-KeyNames = dict[str, dict[int, tuple[str, str]]]
-"""By protocol and connection: the selector of its keys that a message named, and its value."""
 
 
 class ProtocolDecoder(NamedTuple):
@@ -72,13 +68,12 @@ class ProtocolSelector:
         """By port: the configured protocol, and the default one. -1 for none."""
         self._looked_up = np.zeros(65_536, np.bool_)
         """Which ports have been looked up: a protocol is loaded when its port first occurs."""
-        self._recorded = RecordedProtocols()
-        self._file = -1
-        """The file that these facts belong to: they do not apply to other files."""
+        self._recorded: dict[int, RecordedProtocols] = {}
+        """By file: what its facts name. They do not apply to other files."""
         self.all: list[ProtocolDecoder] = []
         """The decoders, by number."""
-        self.key_names: KeyNames = {}
-        """Only for protocols with keys."""
+        self.keys: dict[str, ConnectionKeys] = {}
+        """By protocol, only for those with keys."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -100,23 +95,29 @@ class ProtocolSelector:
         builder = MessageBuilder(protocol, dialect, self._front.paths, reveal=self._reveal)
         keys = ConnectionKeys(protocol, self._ring, dialect) if protocol.meaning.sealed else None
         if keys is not None:
-            self.key_names[protocol.name] = keys.key_names
+            self.keys[protocol.name] = keys
         self.all.append(
             ProtocolDecoder(protocol, builder, keys, bool(protocol.meaning.transformed))
         )
         return len(self.all) - 1
 
+    def begin_window(self) -> None:
+        """Begin a window."""
+        for keys in self.keys.values():
+            keys.begin_window()
+
     def choose(self, window: Window) -> None:
         """Assign a protocol to every stream of the window for which it is known by now."""
-        if window.file != self._file:
-            self._file = window.file
-            self._recorded.begin_file()
+        if window.file not in self._recorded:
+            for file in self._recorded.keys() - self._front.open_files:
+                del self._recorded[file]
+            self._recorded[window.file] = RecordedProtocols()
         self._choose_begun(window)
         entries = self._coverage.entries
         # Only streams with bytes in this window can decide anything.
         undecided = window.run_stream[entries["protocol"][window.run_stream] == UNDECIDED]
         for connection in np.unique(undecided >> 1).tolist():
-            decided, chosen = sniff(self._chooser, window, connection)
+            decided, chosen = sniff(self._chooser, self._front, window, connection)
             if decided:
                 self._set(np.array([connection], np.int32), np.array([self._number(chosen)]))
 
@@ -153,18 +154,18 @@ class ProtocolSelector:
         count.
         """
         found = np.full(len(connections), UNDECIDED, np.int16)
-        facts = deque(window.open_facts)
-        if not facts and not self._recorded:
+        facts, recorded = deque(window.open_facts), self._recorded[window.file]
+        if not facts and not recorded:
             return found
         ids = self._front.streams.recorded(2 * connections)
         for index in np.argsort(first).tolist():
             while facts and facts[0][0] <= first[index]:
-                self._recorded.add(facts.popleft()[1])
-            recorded = self._recorded.of(int(ids[index]) or None)
-            if recorded is not None:
-                found[index] = self._number(recorded.protocol)
+                recorded.add(facts.popleft()[1])
+            named = recorded.of(int(ids[index]) or None)
+            if named is not None:
+                found[index] = self._number(named.protocol)
         for _, fact in facts:
-            self._recorded.add(fact)
+            recorded.add(fact)
         return found
 
     def _set(self, connections: NDArray[np.int32], numbers: NDArray[np.int16]) -> None:
@@ -196,29 +197,63 @@ class ProtocolSelector:
 
 
 def sniff(
-    chooser: ProtocolChooser, window: Window, connection: int
+    chooser: ProtocolChooser, front: FrontEnd, window: Window, connection: int
 ) -> tuple[bool, Protocol | None]:
     """Return whether the first bytes of a connection, by slot, decide its protocol, and which.
 
-    The rules are those of `ConnectionDecoder._sniff`: the first stream that has bytes is sniffed,
-    and the decision is forced at its end, at a gap, or when too many bytes wait.
+    The rules are those of `ConnectionDecoder._sniff`: the stream whose first byte was captured
+    first is sniffed, and the decision is forced at its end, at a gap in either direction, when too
+    many bytes wait, or `SEARCH_NS` after its first byte; without more bytes, when the capture has
+    gone on for long enough.
     """
     runs = np.flatnonzero(window.run_stream >> 1 == connection)
     filled = runs[window.run_stop[runs] > window.run_start[runs]]
     if not len(filled):
         return False, None
-    numbers = window.pieces.columns
-    pieces = np.searchsorted(numbers[START], window.run_start[filled], side="right") - 1
-    first = int(filled[np.argmin(numbers[ARRIVAL, pieces])])
-    stream = int(window.run_stream[first])
+    # At a gap the first frame can no longer become complete.
+    gap = bool((window.run_gap[runs] > 0).any())
+    waiting = int((window.run_stop[runs] - window.run_start[runs]).sum())
+    stream = _captured_first(front, window, filled)
+    own = filled[window.run_stream[filled] == stream]
+    if not len(own):  # all of its bytes wait behind a hole
+        return gap or waiting > WAITING_LIMIT, None
+    start, stop = int(window.run_start[own[0]]), int(window.run_stop[own[0]])
     sniffer = chooser.sniffer(DIRECTIONS[stream & 1])
-    data = window.data[window.run_start[first] : window.run_stop[first]]
+    numbers = window.pieces.columns
+    begin, end = _pieces(window, own[0])
+    times = numbers[PIECE_TS, begin:end]
+    late = np.flatnonzero(times - times[0] >= SEARCH_NS)
+    if len(late):
+        stop = int(numbers[START, begin + late[0]])
+    data = window.data[start:stop]
     # A new sniffer for each window, from the beginning of the stream: undecided bytes are kept and
     # delivered again, so no state has to be carried, or saved.
     sniffer.feed(data[: 1 << 16].tobytes())
-    waiting = int((window.run_stop[runs] - window.run_start[runs]).sum())
-    # At a gap the first frame can no longer become complete.
-    over = bool(np.isin(window.ended, [stream]).any() or (window.run_gap[runs] > 0).any())
+    over = gap or bool(np.isin(window.ended, [stream]).any())
+    over = over or bool(len(late)) or int(times[0]) <= front.sniffable_ns
     if not sniffer.decided and (over or waiting > WAITING_LIMIT):
         sniffer.end()
     return sniffer.decided, sniffer.chosen
+
+
+def _captured_first(front: FrontEnd, window: Window, runs: NDArray[np.intp]) -> int:
+    """Return the stream of a connection whose first byte was captured first."""
+    first: dict[int, int] = {}
+    for run in runs.tolist():
+        begin, end = _pieces(window, run)
+        arrival = int(window.pieces.columns[ARRIVAL, begin:end].min())
+        stream = int(window.run_stream[run])
+        first[stream] = min(arrival, first.get(stream, arrival))
+    connection = int(window.run_stream[runs[0]]) >> 1
+    for stream in (2 * connection, 2 * connection + 1):
+        held = front.first_waiting(stream)
+        if held is not None:
+            first[stream] = min(held, first.get(stream, held))
+    return min(first, key=first.__getitem__)
+
+
+def _pieces(window: Window, run: int) -> tuple[int, int]:
+    """Return the range of the pieces of a run."""
+    places = [window.run_start[run], window.run_stop[run] - 1]
+    begin, last = np.searchsorted(window.pieces.columns[START], places, side="right") - 1
+    return int(begin), int(last) + 1

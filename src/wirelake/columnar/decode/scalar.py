@@ -10,8 +10,8 @@ rate of the kernels (benchmarks/results/captures.json), so captures full of faul
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -27,6 +27,7 @@ from wirelake.capture.decode.streams import (
     OpenFault,
     Piece,
     Place,
+    Reason,
     frame_fault,
 )
 from wirelake.capture.format.items import Direction
@@ -38,9 +39,9 @@ from ..state_format import check
 from ..tcp.pieces import FILE_OFFSET, PIECE_TS, START, Delivered
 from ..tcp.window import DIRECTIONS, Window
 from .messages import Slices, pieces_of
-from .sealed_parts import OpenRow
+from .sealed_parts import ConnectionKeys, OpenRow
 
-__all__ = ["Outcome", "ReaderState", "ResumableReader", "Scalar"]
+__all__ = ["BEHIND_ALL", "Outcome", "ReaderState", "ResumableReader", "Scalar"]
 
 
 class FaultState(msgspec.Struct, frozen=True):
@@ -71,6 +72,7 @@ class ReaderState(msgspec.Struct, frozen=True):
     skip_to: int | None = None
     in_rows: bool = False
     revealed: tuple[int, int] = (-1, 0)
+    continued: Reason | None = None
 
     def files(self) -> set[int]:
         """Return the numbers of the files that it refers to."""
@@ -110,6 +112,7 @@ class ResumableReader(FrameReader):
             self._skip_to,
             self._in_rows,
             self._revealed,
+            self._continued,
         )
 
     @staticmethod
@@ -120,7 +123,10 @@ class ResumableReader(FrameReader):
         """
         check(
             state.skip_to is None
-            or (state.fault is not None and state.skip_to >= state.base + state.at),
+            or (
+                (state.fault is not None or state.continued is not None)
+                and state.skip_to >= state.base + state.at
+            ),
             "skip_to",
         )
         found = ResumableReader(framing)
@@ -130,6 +136,7 @@ class ResumableReader(FrameReader):
         found._wanted, found._resume = state.wanted, state.resume
         found._latest = state.latest
         found._revealed = state.revealed
+        found._continued = state.continued
         found.ignored_bytes = state.ignored_bytes
         found._skip_to, found._in_rows = state.skip_to, state.in_rows
         saved = state.fault
@@ -142,6 +149,10 @@ class ResumableReader(FrameReader):
         return found
 
 
+BEHIND_ALL: Final = 1 << 62
+"""Instead of a position in the window's bytes: behind all of them."""
+
+
 class Outcome(NamedTuple):
     """The result of one frame."""
 
@@ -152,8 +163,9 @@ class Outcome(NamedTuple):
     """Its row, and that of a message in a tunnel; empty when it is a fault."""
     sealed: bool
     fault: Fault | None
-    start: int = 1 << 62
-    """Where it begins in the window's bytes; those of readers come after all others."""
+    start: int = BEHIND_ALL
+    """Where it begins in the window's bytes; the frames of a reader that has all bytes of a stream
+    come after all others."""
 
 
 class Scalar:
@@ -166,8 +178,8 @@ class Scalar:
         self._decryptors: dict[int, Decryptor] = {}
         self._saved: dict[int, DecryptorState] = {}
         """Restored states of connections without a frame since then."""
-        self.key_names: dict[str, dict[int, tuple[str, str]]] = {}
-        """See `KeyNames` in `protocol_selector.py`: set by messages that kernels decoded."""
+        self.keys: dict[str, ConnectionKeys] = {}
+        """By protocol: the keys of connections, as messages that kernels decoded name them."""
 
     # -- single frames -----------------------------------------------------------------------
 
@@ -190,9 +202,9 @@ class Scalar:
         try:
             message, _ = self._decode(protocol, raw, direction)
         except DecodeError as error:
-            frame = Frame(None, raw, start, last.delivered_ns, pieces)
+            frame = Frame(None, raw, start, last.delivered_ns, pieces, last.delivered)
             return Outcome(last.delivered, len(raw), [], False, frame_fault(frame, error))
-        frame = Frame(message, raw, start, last.delivered_ns, pieces)
+        frame = Frame(message, raw, start, last.delivered_ns, pieces, last.delivered)
         return self.frame_rows(protocol, frame, direction, connection)
 
     def frame_rows(
@@ -202,7 +214,7 @@ class Scalar:
         arrival = frame.pieces[-1].delivered
         size = len(frame.raw)
         try:
-            decrypted = self.decryptor(protocol, connection).decrypt(
+            decrypted = self.decryptor(protocol, connection, frame.known).decrypt(
                 frame.message, frame.raw, direction
             )
         except WireError as error:
@@ -217,7 +229,8 @@ class Scalar:
             direction = _direction(int(slices.directions[row]))
             raw = slices.data[int(slices.starts[row]) : int(slices.stops[row])].tobytes()
             message, _ = self._decode(protocol, raw, direction)
-            found = self.decryptor(protocol, int(slices.connection[row]))
+            connection, arrival = int(slices.connection[row]), int(slices.arrival[row])
+            found = self.decryptor(protocol, connection, arrival)
             return found.decrypt(message, raw, direction).body
 
         return open_row
@@ -229,8 +242,8 @@ class Scalar:
             dialect=self._chooser.dialect(protocol),
         )
 
-    def decryptor(self, protocol: Protocol, connection: int) -> Decryptor:
-        """Return the decryptor of a connection."""
+    def decryptor(self, protocol: Protocol, connection: int, arrival: int) -> Decryptor:
+        """Return the decryptor of a connection, for a message that a packet completed."""
         if connection not in self._decryptors:
             describer = self._rows.describer(protocol)
             self._decryptors[connection] = Decryptor(self._ring, describer, connection)
@@ -239,11 +252,8 @@ class Scalar:
             if connection in self._saved:
                 self._decryptors[connection].restore(self._saved.pop(connection))
         found = self._decryptors[connection]
-        known = (
-            self.key_names[protocol.name].get(connection)
-            if protocol.name in self.key_names
-            else None
-        )
+        keys = self.keys.get(protocol.name)
+        known = None if keys is None else keys.name_at(connection, arrival)
         if known is not None:
             found.add_selector(*known)
         return found
@@ -305,11 +315,12 @@ class Scalar:
         delivered: Delivered,
         run: int,
         start: int | None = None,
+        *,
+        joined: bool = False,
     ) -> list[Frame | Fault]:
-        """Feed a run of a stream to a reader, or the rest of it from `start` on."""
+        """Feed a run of a stream to a reader, or the rest of it from `start` on. `joined`: the
+        beginning of the stream was not captured."""
         found: list[Frame | Fault] = []
-        # From positions in the window's bytes to positions in the stream.
-        base = int(window.run_offset[run]) - int(window.run_start[run])
         if start is None:
             start = int(window.run_start[run])
             # The gap comes before the bytes of the run, unless reading starts in the middle of it.
@@ -323,16 +334,43 @@ class Scalar:
                     int(window.run_gap_file[run]),
                 )
                 found += reader.gap(gap)
+        for data in self._data(reader, window, delivered, run, start):
+            found += reader.data(data, joined=joined and data.position == 0)
+        return found
+
+    def feed_until_settled(
+        self, reader: FrameReader, window: Window, delivered: Delivered, run: int
+    ) -> tuple[list[Frame | Fault], int | None]:
+        """Feed the first run of a joined stream to a reader until its first frame is found.
+
+        Return also where the frames behind those that were read begin, in the window's bytes; None
+        if no frame was found.
+        """
+        found: list[Frame | Fault] = []
+        reached = start = int(window.run_start[run])
+        for data in self._data(reader, window, delivered, run, start):
+            found += reader.data(data, joined=data.position == 0)
+            reached += len(data.payload)
+            if reader.unfinished is not None:
+                return found, reached - reader.unfinished
+        return found, None
+
+    def _data(
+        self, reader: FrameReader, window: Window, delivered: Delivered, run: int, start: int
+    ) -> Iterator[Data]:
+        """Yield the pieces of a run from `start` on."""
+        # From positions in the window's bytes to positions in the stream.
+        base = int(window.run_offset[run]) - int(window.run_start[run])
         stop = int(window.run_stop[run])
         if start >= stop:
-            return found
+            return
         pieces = self._pieces(window, delivered, start, stop)
         # A reader that starts in the middle of a window must know when the bytes before were
         # delivered: `ts_ns` of its first frame depends on it.
         reader.continue_after(pieces[0].delivered, pieces[0].delivered_ns)
         for at, piece in enumerate(pieces, int(pieces_of(window.pieces, np.array([start]))[0])):
             first, end = max(piece.start, start), min(piece.stop, stop)
-            data = Data(
+            yield Data(
                 first + base,
                 window.data[first:end].tobytes(),
                 piece.ts_ns,
@@ -340,8 +378,6 @@ class Scalar:
                 piece.file,
                 int(window.piece_arrival[at]),
             )
-            found += reader.data(data)
-        return found
 
 
 def _direction(direction_code: int) -> Direction:

@@ -12,6 +12,7 @@ come with one, and every other cipher, are left to the scalar openers
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
@@ -35,7 +36,7 @@ from ..generate.plan import Binary, Choice, Lists, Structs
 from ..jit.options import U, kernel, readonly
 from .arrays import ArrowBuilder
 from .kernel import Columns
-from .meaning import MessageFields
+from .meaning import Coded, MessageFields
 
 if TYPE_CHECKING:
     from .messages import Slices
@@ -45,6 +46,14 @@ __all__ = ["ConnectionKeys", "OpenRow", "SealedRows", "decrypt_batch", "decrypt_
 OpenRow: TypeAlias = Callable[[int], bytes | None]
 """Decrypts the body of a row; None when it stays sealed. Raises WireError when it is a fault."""
 
+KeyName: TypeAlias = tuple[str, str]
+"""The field that selects keys, and its value."""
+Ints: TypeAlias = NDArray[np.int64]
+_LATEST: Final = 1 << 62
+"""As the number of a packet: behind all packets so far."""
+_KEPT_NAMES: Final = 16
+"""Maximum number of ciphers that are cached for each connection. A usual one names one key, and has
+two directions."""
 _KEPT_CIPHERS: Final = 32_768
 """Maximum number of connections whose ciphers are cached: some kilobytes each in OpenSSL."""
 _BLOCK_BYTES: Final = 16
@@ -146,10 +155,24 @@ class ConnectionKeys:
         self.protocol = protocol
         self.ring = ring
         self._describer = _describer(protocol, dialect)
-        self.key_names: dict[int, tuple[str, str]] = {}
-        """By connection: the key selector that its messages named, and its value."""
-        self._ciphers: OrderedDict[int, list[_SelectedKeys | None]] = OrderedDict()
+        self.key_names: dict[int, KeyName] = {}
+        """By connection: the key selector that its messages named last, and its value."""
+        self._namings: dict[int, list[tuple[int, KeyName | None]]] = {}
+        """By connection: all that its messages named in this window, each with the number of the
+        packet, and before them what was known at its beginning."""
+        self._ciphers: OrderedDict[int, dict[tuple[int, KeyName | None], _SelectedKeys]] = (
+            OrderedDict()
+        )
         """By connection, for both directions; the least recently added is dropped first."""
+
+    def begin_window(self) -> None:
+        """Forget when keys were named: all messages that follow come later."""
+        self._namings.clear()
+
+    @property
+    def any(self) -> bool:
+        """Whether any connection of the protocol has or had keys."""
+        return self.ring.knows(self.protocol.name)
 
     def learn(self, slices: Slices, found: MessageFields) -> None:
         """Remember the key selectors that messages name."""
@@ -158,21 +181,50 @@ class ConnectionKeys:
         if selector is None or part is None:
             return
         rows, values = part
-        connections = slices.connection if rows is None else slices.connection[rows]
-        for connection, value in zip(connections.tolist(), values.to_pylist(), strict=True):
+        which = slice(None) if rows is None else rows
+        connections, arrivals = slices.connection[which].tolist(), slices.arrival[which].tolist()
+        for connection, arrival, value in zip(
+            connections, arrivals, values.to_pylist(), strict=True
+        ):
             if value is not None:
-                self._learn(connection, selector.name, value)
+                self._learn(connection, arrival, selector.name, value)
 
-    def learn_from(self, connection: int, message: Any) -> None:
-        """Remember the key selector that one message names."""
+    def learn_from(self, connection: int, message: Any, arrival: int) -> None:
+        """Remember the key selector that a message names, and the packet that completed it."""
         selector = self.protocol.meaning.key_selector
         value = self._describer.key_name(message)
         if selector is not None and value is not None:
-            self._learn(connection, selector.name, value)
+            self._learn(connection, arrival, selector.name, value)
 
-    def _learn(self, connection: int, name: str, value: str | bytes) -> None:
-        self.key_names[connection] = name, value.hex() if isinstance(value, bytes) else value
-        self._ciphers.pop(connection, None)
+    def _learn(self, connection: int, arrival: int, field: str, value: str | bytes) -> None:
+        name = field, value.hex() if isinstance(value, bytes) else value
+        if self.name_at(connection, arrival) == name:
+            return
+        known = self._namings.setdefault(connection, [(-1, self.key_names.get(connection))])
+        bisect.insort(known, (arrival, name), key=_packet)
+        latest = known[-1][1]
+        assert latest is not None
+        self.key_names[connection] = latest
+
+    def name_at(self, connection: int, arrival: int) -> KeyName | None:
+        """Return the key selector of a connection when a packet of this window was captured, and
+        its value."""
+        known = self._namings.get(connection)
+        if known is None:
+            return self.key_names.get(connection)
+        return known[max(0, bisect.bisect_right(known, arrival, key=_packet) - 1)][1]
+
+    def epochs(self, connections: NDArray[np.int64], arrivals: NDArray[np.int64]) -> Ints:
+        """Return for each row how many keys its connection has named in this window so far."""
+        found = np.zeros(len(connections), np.int64)
+        if not self._namings:
+            return found
+        named = np.isin(connections, np.fromiter(self._namings, np.int64, len(self._namings)))
+        for connection in np.unique(connections[named]).tolist():
+            rows = np.flatnonzero(connections == connection)
+            packets = [arrival for arrival, _ in self._namings[connection]]
+            found[rows] = np.searchsorted(packets, arrivals[rows], side="right")
+        return found
 
     def forget(self, connections: Iterable[int]) -> None:
         """Forget dropped connections."""
@@ -184,36 +236,41 @@ class ConnectionKeys:
         for connection in self._ciphers.keys() & gone:
             del self._ciphers[connection]
 
-    def cipher(self, connection: int, direction: int) -> tuple[Any, bytes] | None:
+    def cipher(
+        self, connection: int, direction: int, arrival: int = _LATEST
+    ) -> tuple[Any, bytes] | None:
         """Return an encryptor of counter blocks and the IV; None without such a key."""
-        both = self._ciphers.setdefault(connection, [None, None])
-        chosen = both[direction]
+        name = self.name_at(connection, arrival)
+        known = self._ciphers.setdefault(connection, {})
+        chosen = known.get((direction, name))
         # A key may arrive after the first message of its connection, so the choice is repeated
         # whenever the ring has changed.
         if chosen is None or chosen.version != self.ring.version:
-            chosen = both[direction] = self._select(connection, ("c2s", "s2c")[direction], chosen)
+            if len(known) >= _KEPT_NAMES:
+                known.clear()
+            way = ("c2s", "s2c")[direction]
+            chosen = known[direction, name] = self._select(connection, way, name, chosen)
             if len(self._ciphers) > _KEPT_CIPHERS:
                 self._ciphers.popitem(last=False)
         return chosen.cipher
 
-    def candidates(self, connection: int) -> list[dict[str, Any]]:
+    def candidates(self, connection: int, name: KeyName | None) -> list[dict[str, Any]]:
         """Return the keys that may fit a connection, the most specific first."""
-        name = self.protocol.name
-        known = self.key_names.get(connection)
-        selectors: list[Any] = [(name, "connection", connection)]
-        if known is not None:
-            selectors.append((name, *known))
-        return self.ring.candidates([*selectors, (name, "", "")])
+        protocol = self.protocol.name
+        selectors: list[Any] = [(protocol, "connection", connection)]
+        if name is not None:
+            selectors.append((protocol, *name))
+        return self.ring.candidates([*selectors, (protocol, "", "")])
 
     def _select(
-        self, connection: int, direction: str, before: _SelectedKeys | None
+        self, connection: int, direction: str, name: KeyName | None, before: _SelectedKeys | None
     ) -> _SelectedKeys:
         """Return the first keys that fit; the cipher of `before` is reused for the same keys."""
         version = self.ring.version
         cipher = self.protocol.meaning.cipher
         assert cipher is not None
-        key, iv_name, mac = (f"{direction}_{name}" for name in (cipher.key, cipher.iv, cipher.mac))
-        for keys in self.candidates(connection):
+        key, iv_name, mac = (f"{direction}_{part}" for part in (cipher.key, cipher.iv, cipher.mac))
+        for keys in self.candidates(connection, name):
             if key not in keys or iv_name not in keys:
                 continue
             if mac in keys:  # the HMAC can be checked: the scalar opener does
@@ -226,6 +283,10 @@ class ConnectionKeys:
             except (TypeError, ValueError):
                 continue
         return _SelectedKeys(version, None, None)
+
+
+def _packet(naming: tuple[int, KeyName | None]) -> int:
+    return naming[0]
 
 
 def decrypt_batch(
@@ -242,16 +303,30 @@ def decrypt_batch(
     if cipher is None:
         left_over[rows] = True
         return body, sealed, left_over
-    # One group for each connection and direction: these have their own key and IV.
-    connections, place = np.unique(slices.connection[rows], return_inverse=True)
-    distinct, group = np.unique(2 * place + slices.directions[rows], return_inverse=True)
-    ciphers = [keys.cipher(int(connections[each >> 1]), each & 1) for each in distinct.tolist()]
+    # One group for each connection, the keys that it has named, and direction: these have their own
+    # key and IV.
+    connections, arrivals = slices.connection[rows], slices.arrival[rows]
+    senders = _senders(cipher, found.name, slices.directions)[rows]
+    epochs = keys.epochs(connections, arrivals)
+    _, place = np.unique(connections, return_inverse=True)
+    groups = 2 * (place * (int(epochs.max(initial=0)) + 1) + epochs) + senders
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    ciphers = [
+        keys.cipher(*each)
+        for each in zip(
+            connections[first].tolist(),
+            senders[first].tolist(),
+            arrivals[first].tolist(),
+            strict=True,
+        )
+    ]
     known = np.array([each is not None for each in ciphers], np.bool_)[group]
     # Keys that batches cannot use (another cipher, or with an HMAC key) are tried by the scalar
     # opener; without any candidate the row just stays sealed.
-    for row, has in zip(rows.tolist(), known.tolist(), strict=True):
-        if not has and keys.candidates(int(slices.connection[row])):
-            left_over[row] = True
+    for at in np.flatnonzero(~known).tolist():
+        connection = int(connections[at])
+        name = keys.name_at(connection, int(arrivals[at]))
+        left_over[rows[at]] = bool(keys.candidates(connection, name))
     order = np.argsort(group[known], kind="stable")
     rows, group = rows[known][order], group[known][order]
     if not len(rows):
@@ -282,6 +357,16 @@ def decrypt_rows(
     if found:
         body = pc.replace_with_mask(body, pa.array(opened), pa.array(found, body.type))
     return body, sealed, wrong
+
+
+def _senders(
+    cipher: CounterCipher, names: Coded, directions: NDArray[np.uint8]
+) -> NDArray[np.uint8]:
+    """Return the ends that sent messages: those that only one end sends tell it by their name."""
+    fixed = [cipher.senders.get(name) for name in names.texts]
+    known = np.array([each is not None for each in fixed] + [False], np.bool_)
+    ends = np.array([each == "s2c" for each in fixed] + [False], np.uint8)
+    return np.where(known[names.codes], ends[names.codes], directions)
 
 
 def _decrypt_ctr(

@@ -34,22 +34,20 @@ from .groups import column_of, numbers_or, present
 from .sign_ons import with_previous
 from .tunnels import TunnelFold
 
-__all__ = ["WAITING", "WAIT_NS", "CaptureFold", "Folded", "Merge", "merge_for"]
+__all__ = ["WAITING", "CaptureFold", "Folded", "Merge", "merge_for"]
 
 Folded: TypeAlias = tuple[str, Any]
 """The name of a table and a batch of it; or WAITING and a `dict`."""
 
 _NEEDS: Final = {
     "calls": ("calls", "_tunnel_events"),
-    "deliveries": ("_delivery_parts", "_delivery_faults", "_publications"),
+    "deliveries": ("_delivery_parts", "_delivery_faults", "_publications", "_tunnel_events"),
     "connections": ("connections", "_sign_ons"),
     "tunnels": ("_tunnel_events",),
 }
 """By derived table: the tables of folds that it is made from."""
 WAITING: Final = "waiting"
 """In place of a table: connections whose events wait, and the time from which they do."""
-WAIT_NS: Final = 600 * 1_000_000_000
-"""How long others wait for one connection at most: some faults have no end."""
 _LIMITS: Final = EngineLimits()
 _MERGE_ROWS: Final = 65_536
 """Rows that are gathered before they are merged with what is known: a merge sorts all of it."""
@@ -58,13 +56,11 @@ _MERGE_ROWS: Final = 65_536
 class CaptureFold:
     """Folds the connections of one share of a capture."""
 
-    def __init__(self, table: str, *, share: int = 0, shares: int = 1):
-        self._fold = Fold(share=share, shares=shares, tables=_NEEDS[table])
-        self._crosses = table != "deliveries"
+    def __init__(self, table: str, *, share: int = 0, shares: int = 1, early: bool = False):
+        self._fold = Fold(share=share, shares=shares, tables=_NEEDS[table], early=early)
         self._only_links = "_tunnel_events" in _NEEDS[table]
         self._others: set[int] = set()
         """Connections that wait and are known not to be links."""
-        self._latest_ns = 0
 
     def windows(self, windows: Iterable[Iterable[Item]]) -> Iterator[Iterator[Folded]]:
         """Yield what the merge needs of each window, and finally of the end of the input.
@@ -79,15 +75,14 @@ class CaptureFold:
         """Yield what the merge needs of a window of the pipeline."""
         known: list[Item] = list(items)
         yield from self._fold.window(known)
-        if self._crosses:
-            yield WAITING, self._waiting(known)
+        yield WAITING, self._waiting(known)
 
     def finish(self) -> Iterator[Folded]:
         """Yield the rest; the input has ended."""
         return self._fold.finish()
 
     def _waiting(self, items: Iterable[Item]) -> dict[int, int]:
-        """Return the connections that wait, except those that have waited too long.
+        """Return the connections that wait; none waits for long (captures.md, Waiting).
 
         For tunnels, connections that are known not to be links are left out. One without a message
         so far may be a link.
@@ -97,16 +92,19 @@ class CaptureFold:
         for table, found in items:
             if table == "waiting":
                 waiting.update(found)
-            elif table == "messages" and isinstance(found, pa.RecordBatch) and found.num_rows:
-                self._latest_ns = max(self._latest_ns, pc.max(found.column("ts_ns")).as_py())
-                if self._only_links and not _may_be_of_link(found):
-                    others.update(pc.unique(found.column("connection")).to_pylist())
+            elif (
+                self._only_links
+                and table == "messages"
+                and isinstance(found, pa.RecordBatch)
+                and found.num_rows
+                and not _may_be_of_link(found)
+            ):
+                others.update(pc.unique(found.column("connection")).to_pylist())
         self._others = (self._others | others).intersection(waiting)
-        oldest_ns = self._latest_ns - WAIT_NS
         return {
             connection: since_ns
             for connection, since_ns in waiting.items()
-            if since_ns > oldest_ns and connection not in self._others
+            if connection not in self._others
         }
 
 
@@ -152,46 +150,66 @@ def merge_for(table: str) -> Merge:
             return _Tunnels(table)
 
 
-class _Tunnels(Merge):
-    """Rows of `tunnels`, or of `calls` inside and outside of tunnels.
+class _TunnelEvents:
+    """The fold of tunnels over all links.
 
     A tunnel may move from link to link, so its events are processed in the order of time over all
     links: while one of them waits for the bytes of a hole, the later events of all of them wait.
     """
 
-    def __init__(self, table: str) -> None:
-        self._table = table
+    def __init__(self) -> None:
         self._fold = TunnelFold()
         self._events = _no_rows("_tunnel_events")
         self._waiting: dict[int, int] = {}
-        self._final: list[pa.RecordBatch] = []
 
-    def _add(self, table: str, found: Any) -> None:
+    def add(self, table: str, found: Any) -> None:
+        """Add events of a window, or the connections that wait."""
         if table == WAITING:
             self._waiting.update(found)
-        elif table == "_tunnel_events":
-            self._events = pa.concat_tables([self._events, pa.Table.from_batches([found])])
         else:
-            self._final.append(found)
+            self._events = pa.concat_tables([self._events, pa.Table.from_batches([found])])
 
-    def _ready(self) -> Iterator[pa.Table]:
+    def ready(self) -> Iterator[Folded]:
+        """Yield what is final after a window."""
         events, self._events = self._events, self._events.slice(0, 0)
         if self._waiting:
             early = pc.less(events.column("ts_ns"), min(self._waiting.values()))
             events, self._events = events.filter(early), events.filter(pc.invert(early))
             self._waiting = {}
         self._feed(events)
-        yield from self._taken(self._fold.take())
+        yield from self._fold.take()
 
-    def _rest(self) -> Iterator[pa.Table]:
+    def rest(self) -> Iterator[Folded]:
+        """Yield what is left when the input has ended."""
         self._feed(self._events)
-        yield from self._taken(self._fold.finish())
+        yield from self._fold.finish()
 
     def _feed(self, events: pa.Table) -> None:
         if len(events):
             self._fold.feed(events.to_batches())
 
-    def _taken(self, found: Iterable[tuple[str, pa.RecordBatch]]) -> Iterator[pa.Table]:
+
+class _Tunnels(Merge):
+    """Rows of `tunnels`, or of `calls` inside and outside of tunnels."""
+
+    def __init__(self, table: str) -> None:
+        self._table = table
+        self._tunnels = _TunnelEvents()
+        self._final: list[pa.RecordBatch] = []
+
+    def _add(self, table: str, found: Any) -> None:
+        if table in (WAITING, "_tunnel_events"):
+            self._tunnels.add(table, found)
+        else:
+            self._final.append(found)
+
+    def _ready(self) -> Iterator[pa.Table]:
+        yield from self._taken(self._tunnels.ready())
+
+    def _rest(self) -> Iterator[pa.Table]:
+        yield from self._taken(self._tunnels.rest())
+
+    def _taken(self, found: Iterable[Folded]) -> Iterator[pa.Table]:
         self._final += [batch for table, batch in found if table == self._table]
         if self._final:
             final, self._final = self._final, []
@@ -253,8 +271,12 @@ class _Deliveries(Merge):
         self._faults = _no_rows("_delivery_faults")
         self._merged_rows = 0
         """Parts that are merged already; they come first."""
+        self._tunnels = _TunnelEvents()
 
     def _add(self, table: str, found: Any) -> None:
+        if table in (WAITING, "_tunnel_events"):
+            self._tunnels.add(table, found)
+            return
         added = pa.Table.from_batches([found])
         match table:
             case "_delivery_parts":
@@ -266,6 +288,7 @@ class _Deliveries(Merge):
                 self._parts = pa.concat_tables([self._parts, expected_parts(added)])
 
     def _ready(self) -> Iterator[pa.Table]:
+        self._add_tunnels(self._tunnels.ready())
         # Merging when as many parts are new as are known keeps the cost of all merges linear.
         if len(self._parts) - self._merged_rows <= max(_MERGE_ROWS, self._merged_rows):
             return
@@ -281,7 +304,13 @@ class _Deliveries(Merge):
         if len(self._publications) > 2 * _LIMITS.publications:
             self._publications = self._publications.slice(-_LIMITS.publications).combine_chunks()
 
+    def _add_tunnels(self, found: Iterable[Folded]) -> None:
+        for table, batch in found:
+            if table in ("_delivery_parts", "_delivery_faults"):
+                self._add(table, batch)
+
     def _rest(self) -> Iterator[pa.Table]:
+        self._add_tunnels(self._tunnels.rest())
         yield self._rows(merge_parts(self._parts))
 
     def _rows(self, parts: pa.Table) -> pa.Table:

@@ -32,6 +32,7 @@ from .groups import Groups, Ints, column_of, numbers_or, present
 from .tables import NO, NOTHING, Texts, indices_of
 
 __all__ = [
+    "Uses",
     "by_client",
     "delivery_faults",
     "delivery_parts",
@@ -39,7 +40,9 @@ __all__ = [
     "expected_parts",
     "last_faults",
     "merge_parts",
+    "parts_of",
     "publications",
+    "published_times",
 ]
 
 _PARTS: Final = CROSSING["_delivery_parts"]
@@ -52,7 +55,7 @@ _OUTCOMES: Final = ("unsent", "orphan", "unacked", "unknown", "acked")
 
 
 @dataclass(frozen=True)
-class _Uses:
+class Uses:
     """Notifications that messages carry or acknowledge, one after the other."""
 
     notification: pa.Array
@@ -68,17 +71,17 @@ def delivery_parts(
     """Yield rows of `_delivery_parts`; kernels have found out who was signed on."""
     rank = np.empty(len(columns), np.int64)
     rank[arrays.order] = np.arange(len(columns))
-    found: dict[str, list[_Uses]] = {}
+    found: dict[str, list[Uses]] = {}
     for number, (table, batch) in enumerate(columns.sources):
         if table == "messages" and batch.num_rows:
             uses = _uses(batch, int(columns.starts[number]), arrays)
             if uses is not None:
                 found.setdefault(batch.column("protocol")[0].as_py(), []).append(uses)
     for protocol, parts in found.items():
-        yield _grouped(protocol, _joined(parts), rank, arrays, texts)
+        yield parts_of(protocol, _joined(parts), rank, arrays, texts)
 
 
-def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> _Uses | None:
+def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> Uses | None:
     """Return the notifications of a batch whose events begin at `start`."""
     ids = batch.column("ids")
     if ids.null_count == len(ids):
@@ -88,17 +91,20 @@ def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> _Uses | N
     counts = pc.fill_null(pc.list_value_length(ids), 0).to_numpy()
     rows = np.flatnonzero(passed & (counts > 0))
     counts = counts[rows].astype(np.int64)
-    return _Uses(
+    return Uses(
         ids.take(pa.array(rows)).flatten(),
         np.repeat(rows, counts) + start,
-        _published(batch, rows, counts, arrays.narrow[k.FLAGS, rows + start]),
+        published_times(batch, rows, counts, arrays.narrow[k.FLAGS, rows + start]),
     )
 
 
-def _published(
+def published_times(
     batch: pa.RecordBatch, rows: NDArray[np.intp], counts: Ints, flags: NDArray[np.int32]
 ) -> Ints:
-    """Return the publication times that messages carry, in the order of `flatten`."""
+    """Return the publication times that messages carry, in the order of `flatten`.
+
+    `counts` are the numbers of notifications of these rows, none of them 0.
+    """
     published = np.full(int(counts.sum()), NOTHING)
     firsts = np.cumsum(counts) - counts
     sent = np.flatnonzero(flags & k.FROM_SERVER)
@@ -140,16 +146,16 @@ def _nanoseconds(milliseconds: pa.Array) -> Ints:
     return np.where(good, np.where(good, values, 0) * MILLISECOND_NS, NOTHING)
 
 
-def _joined(parts: Sequence[_Uses]) -> _Uses:
-    return _Uses(
+def _joined(parts: Sequence[Uses]) -> Uses:
+    return Uses(
         pa.concat_arrays([part.notification for part in parts]),
         np.concatenate([part.event for part in parts]),
         np.concatenate([part.published for part in parts]),
     )
 
 
-def _grouped(
-    protocol: str, uses: _Uses, rank: Ints, arrays: k.EventArrays, texts: Texts
+def parts_of(
+    protocol: str, uses: Uses, rank: Ints, arrays: k.EventArrays, texts: Texts
 ) -> pa.RecordBatch:
     """Return a row for each notification and client, or connection in its place."""
     order, firsts = _use_groups(uses, rank, arrays)
@@ -182,7 +188,7 @@ def _grouped(
     return pa.RecordBatch.from_arrays([columns[name] for name in _PARTS.names], schema=_PARTS)
 
 
-def _use_groups(uses: _Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
+def _use_groups(uses: Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
     """Return an order in which uses of one row are neighbours, by time; and where rows begin."""
     whom = arrays.receiver[uses.event].astype(np.int64)
     stand_in = np.where(whom < 0, arrays.wide[k.KEY, uses.event], 0)

@@ -39,7 +39,7 @@ from .pending import PendingEvents, of_connections, pending_sources
 from .tables import KNOWN, NO
 from .tunnels import tunnel_rows
 
-__all__ = ["Fold"]
+__all__ = ["LATE_COLUMNS", "Fold"]
 
 Yields = Iterator[tuple[str, pa.RecordBatch]]
 
@@ -49,6 +49,11 @@ LIMIT: Final = EngineLimits().connections
 """Maximum connections at a time; beyond it, the oldest are evicted."""
 IDLE_CALLS: Final = 4_096
 """How many calls may wait for a duplicate answer before idle connections are scanned."""
+IDLE_NS: Final = 1_000_000_000
+"""After how much time of the capture they are scanned, however few wait: small windows of a live
+capture show calls in time, and large ones of a file are scanned once each."""
+LATE_COLUMNS: Final = frozenset({"duplicates", "traces"})
+"""Columns of `calls` that may change after the answer."""
 _MORE: Final = 4_096
 """Records added when a kernel runs out of room."""
 _LIMIT_TEXT: Final = KNOWN.index("limit")
@@ -64,8 +69,11 @@ class Fold:
         shares: int = 1,
         state: Sequence[FoldState] = (),
         tables: Collection[str] = OUTPUTS,
+        early: bool = False,
     ):
-        """`tables` are those to yield."""
+        """`tables` are those to yield. With `early`, a call outside of tunnels is yielded when it
+        is answered, before its `LATE_COLUMNS` are final; such a fold cannot be saved."""
+        self._early = early
         self._share, self._shares = share, shares
         self._tables = frozenset(tables)
         self._memory = Memory()
@@ -76,6 +84,8 @@ class Fold:
         """How many events were processed so far."""
         self._calls_left = 0
         """Calls left after idle connections were last scanned."""
+        self._scanned_ns = 0
+        """The time of the capture at which they were."""
         for each in state:
             each.check()
         wanted = [each.hashes % shares == share for each in state]
@@ -173,10 +183,15 @@ class Fold:
 
     def _expire_calls(self, times: Any) -> None:
         """Finish calls that were answered long before this window, on idle connections too."""
-        # It scans all records, so only when their number has doubled since the last scan.
-        if len(times) and self._memory.live_calls > max(IDLE_CALLS, 2 * self._calls_left):
-            expire_idle(self._memory.tables(), int(times.min()) - 2 * DUPLICATE_WINDOW_NS)
-            self._calls_left = self._memory.live_calls
+        if not len(times) or not self._memory.live_calls:
+            return
+        # It scans all records, so only when their number has doubled since the last scan, or now
+        # and then.
+        now_ns = int(times.min())
+        overdue = now_ns - self._scanned_ns >= IDLE_NS
+        if overdue or self._memory.live_calls > max(IDLE_CALLS, 2 * self._calls_left):
+            expire_idle(self._memory.tables(), now_ns - 2 * DUPLICATE_WINDOW_NS)
+            self._calls_left, self._scanned_ns = self._memory.live_calls, now_ns
 
     def _evict(self) -> None:
         """Evict the oldest connections when there are too many."""
@@ -191,6 +206,8 @@ class Fold:
 
     def _taken(self) -> Yields:
         calls, connections = self._memory.take_calls(), self._memory.take_connections()
+        if self._early:
+            calls = np.concatenate([calls, self._memory.take_answered()])
         if len(calls) and "calls" in self._tables:
             yield "calls", calls_batch(calls, self._memory.texts)
         if len(connections) and "connections" in self._tables:

@@ -21,6 +21,7 @@ from ..state_format import batch_of, check, column, decode, encode, fill
 from .calls import OUTCOMES
 from .pending import PendingEvents
 from .tables import (
+    ANSWERED,
     CALL,
     CALL_TEXTS,
     CLOSED,
@@ -121,6 +122,8 @@ class Memory:
         self._ends = np.empty((0, ENDS), np.int32)
         self._oldest = np.empty((0, 2), np.int64)
         self._calls = np.empty(0, CALL)
+        self._shown = np.empty(0, np.bool_)
+        """Which calls `take_answered` has returned already."""
         self._slots = self._numbers = np.empty(0, np.int32)
         self._free_slots = self._free_calls = self._done = np.empty(0, np.int32)
         self._closed = np.empty(0, CONNECTION)
@@ -193,6 +196,7 @@ class Memory:
     def _more_calls(self, count: int) -> None:
         before = len(self._calls)
         self._calls = np.concatenate([self._calls, np.zeros(count, CALL)])
+        self._shown = np.concatenate([self._shown, np.zeros(count, np.bool_)])
         self._free_calls = self._freed(self._free_calls, FREE_CALLS, before, count)
         self._done = np.concatenate([self._done, np.empty(count, np.int32)])
         self._numbers = np.full(_buckets(before + count), NO, np.int32)
@@ -212,15 +216,22 @@ class Memory:
     # -- what is final -----------------------------------------------------------------------
 
     def take_calls(self) -> NDArray[Any]:
-        """Return the calls that became final since the last call."""
+        """Return the calls that became final since the last call, but those returned before."""
         count, free = int(self._counts[DONE]), int(self._counts[FREE_CALLS])
         done = self._done[:count]
-        found = self._calls[done]
+        found = self._calls[done[~self._shown[done]]]
+        self._shown[done] = False
         self._calls["state"][done] = FREE
         self._free_calls[free : free + count] = done
         self._counts[FREE_CALLS] += count
         self._counts[DONE] = 0
         return found
+
+    def take_answered(self) -> NDArray[Any]:
+        """Return the answered calls that are not final yet; each once."""
+        answered = np.flatnonzero((self._calls["state"] == ANSWERED) & ~self._shown)
+        self._shown[answered] = True
+        return self._calls[answered]
 
     def take_connections(self) -> NDArray[Any]:
         """Return the connections that became final since the last call."""

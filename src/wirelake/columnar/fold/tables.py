@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ..jit.options import Int, S, U, inline, kernel
+from ..jit.options import Int, S, U, inline, kernel, record
 
 __all__ = [
     "ANSWERED",
@@ -89,7 +89,7 @@ _COUNTED: Final = (
     *("messages_c2s", "messages_s2c", "bytes_c2s", "bytes_s2c", "requests", "failures", "pushes"),
     *("heartbeats", "faults", "gaps", "missing_bytes"),
 )
-CONNECTION: Final = np.dtype(
+CONNECTION: Final = record(
     [
         ("connection", "i8"),
         ("sequence", "i8"),
@@ -99,7 +99,6 @@ CONNECTION: Final = np.dtype(
         *((name, "i1") for name in ("used", "seen", "waiting", "resumed", "unsettled", "awaited")),
         *((name, "i1") for name in ("caller_confirmed", "confirmed", "receiver_confirmed")),
     ],
-    align=True,
 )
 """A connection. Most fields are columns of its row; beside them:
 
@@ -113,7 +112,7 @@ CONNECTION: Final = np.dtype(
 """
 
 CALL_TEXTS: Final = ("protocol", "target", "status", "reason", "client", "cause")
-CALL: Final = np.dtype(
+CALL: Final = record(
     [
         *(
             (name, "i8")
@@ -126,7 +125,6 @@ CALL: Final = np.dtype(
         *((name, "i4") for name in (*CALL_TEXTS, "slot", "chain", "before", "after")),
         *((name, "i1") for name in ("way", "state", "numbered", "outcome")),
     ],
-    align=True,
 )
 """A call. `way` is the direction of its request (the name is part of saved state), `state` the list
 in which it is, or FREE; `numbered` says whether it has a `message_id`, and with 2 that

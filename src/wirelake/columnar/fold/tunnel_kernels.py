@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..jit.options import Int, S, U, inline, kernel
+from ..jit.options import Int, S, U, inline, kernel, record
 from .calls import LOST, UNKNOWN, end_calls, message_of_call, stream_broke
 from .event_arrays import (
     CARRIER,
@@ -72,7 +72,7 @@ TUNNEL_TIMES: Final = ("opened_ns", "connected_ns", "closed_ns", "first_ns", "la
 _COUNTED: Final = (
     *("messages_c2s", "messages_s2c", "bytes_c2s", "bytes_s2c", "late_messages", "switches"),
 )
-TUNNEL_RECORD: Final = np.dtype(
+TUNNEL_RECORD: Final = record(
     [
         ("connection", "i8"),
         ("instance_id", "i8"),
@@ -84,7 +84,6 @@ TUNNEL_RECORD: Final = np.dtype(
         ("user_port", "i4"),
         *((name, "i1") for name in ("used", "named", "outcome", "closed_by", "user_family")),
     ],
-    align=True,
 )
 """A tunnel. Most fields are columns of its row; `used` says that there is one, `named` that its ids
 are known, `ended` counts tunnels in the order of their ends. `user_high` and `user_low` are the two
@@ -101,7 +100,10 @@ class Tunnels(NamedTuple):
     blank: NDArray[Any]
     """The initial record of a tunnel."""
     counts: NDArray[np.int64]
-    """How many are final; how many ever ended."""
+    """How many are final; how many ever ended; how many are in `hidden`."""
+    hidden: NDArray[np.int64]
+    """Three rows: tunnels in which a fault of the link may hide a message from the user, who was
+    signed on in it (a code or NO), and the time."""
 
 
 @kernel
@@ -118,8 +120,13 @@ def fold_tunnels(t: Tables, u: Tunnels, e: EventArrays, first: int) -> int:
         i = e.order[U(at)]
         kind = S(e.narrow[KIND, U(i)])
         if kind == FAULT:
+            # A fault may concern every tunnel.
+            if u.hidden.shape[1] - u.counts[2] < len(u.rows):
+                return at
             if not e.narrow[FLAGS, U(i)] & HARMLESS:
                 stream_broke(t, e, i, _slot(t, S(e.wide[KEY, U(i)])))
+                if not e.narrow[FLAGS, U(i)] & FROM_SERVER:
+                    _hide(t, u, e, i)
         elif kind == END:
             _link_ends(t, S(e.wide[KEY, U(i)]))
         elif kind > END:
@@ -163,6 +170,7 @@ def _message(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
     if kind == REQUEST:
         t.connections[U(_slot(t, S(e.wide[LINK, U(i)])))].seen = 1
     message_of_call(t, e, i, slot)
+    e.receiver[U(i)] = t.connections[U(slot)].caller
     _see(u, e, i, slot)
     found = u.rows[U(slot)]
     if e.narrow[FLAGS, U(i)] & FROM_SERVER:
@@ -173,6 +181,19 @@ def _message(t: Tables, u: Tunnels, e: EventArrays, i: Int, kind: Int) -> None:
         found.bytes_c2s += e.wide[SIZE, U(i)]
     if found.outcome >= 0:
         found.late_messages += 1
+
+
+@kernel
+def _hide(t: Tables, u: Tunnels, e: EventArrays, i: Int) -> None:
+    """Note a fault of a link for all tunnels that it carries."""
+    for slot in range(len(u.rows)):
+        found = u.rows[U(slot)]
+        if found.used and found.outcome < 0 and found.last_link == e.wide[KEY, U(i)]:
+            at = U(u.counts[2])
+            u.hidden[0, at] = found.connection
+            u.hidden[1, at] = t.connections[U(slot)].caller
+            u.hidden[2, at] = e.wide[TS, U(i)]
+            u.counts[2] += 1
 
 
 @kernel

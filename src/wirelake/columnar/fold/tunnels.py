@@ -1,9 +1,9 @@
-"""Tunnels and the calls in them, over all links that carry them.
+"""Tunnels, and the calls and notifications in them, over all links that carry them.
 
     fold = TunnelFold(share=0, shares=1, state=state)
     fold.feed(batches)                  # of `_tunnel_events`
-    for table, batch in fold.take():    # final rows of `tunnels`, and of `calls` in tunnels
-        ...
+    for table, batch in fold.take():    # final rows of `tunnels`, and of `calls` in tunnels;
+        ...                             # parts of deliveries (`deliveries.py`)
     state = fold.save()
 
 Implements "Tunnels" of `docs/concepts/matching.md`. A tunnel may move from link to link, and links
@@ -35,6 +35,7 @@ from ..decode.messages import tunnel_connections
 from ..state_format import StateError, batch_of, check, records_of
 from . import event_arrays as k
 from .calls import STILL_OPEN, calls_batch, integers
+from .deliveries import Uses, last_faults, parts_of, published_times
 from .event_builder import Columns, claims, field_of, from_server, id_hashes, named, numbers_of
 from .memory import Memory, TunnelState
 from .tables import NO, NOTHING, Texts, indices_of
@@ -85,12 +86,8 @@ Records = NDArray[Any]
 # -- events of tunnels to arrays ---------------------------------------------------------------
 
 
-def tunnel_arrays(
-    batches: Iterable[pa.RecordBatch], texts: Texts, share: int, shares: int
-) -> k.EventArrays:
-    """Return the events of a share's tunnels, and those of all links, in order."""
-    parts = [events_of_share(batch, share, shares) for batch in batches]
-    table = pa.Table.from_batches(parts, schema=_EVENT_SCHEMA).combine_chunks()
+def tunnel_arrays(table: pa.Table, texts: Texts) -> k.EventArrays:
+    """Return rows of `_tunnel_events`, in order; of one chunk."""
     order = np.lexsort(
         [table.column(name).to_numpy() for name in ("number", "link", "rank", "ts_ns")]
     )
@@ -105,7 +102,7 @@ def tunnel_arrays(
         np.empty((3, 0), np.int32),
         order.astype(np.int64),
         np.empty(0, np.bool_),
-        np.empty(0, np.int32),
+        np.full(len(order), NO, np.int32),
         np.empty(0, np.bool_),
         np.empty(0, np.int32),
         np.empty((3, 0), np.int64),
@@ -239,7 +236,8 @@ def tunnel_rows(
         passed, links = ~arrays.pending[here], columns.wide[k.KEY, here]
         if batch.column("tunnel_link").null_count < batch.num_rows:
             inside = columns.narrow[k.KIND, here] == k.TUNNELLED
-            yield from _messages(batch, np.flatnonzero(inside & passed), links, numbers[here])
+            rows = np.flatnonzero(inside & passed)
+            yield from _messages(batch, rows, links, numbers[here], columns.narrow[k.FLAGS, here])
         elif rules_of(batch.column("protocol")[0].as_py()).tunnels is not None:
             yield from _link_packets(batch, passed, links, numbers[here])
     yield from _of_links(columns, arrays, texts, numbers)
@@ -252,7 +250,8 @@ def _follow_carriers(columns: Columns, numbers: Ints) -> None:
     packet completes several of them, they have the same time, and only this tells their order.
     """
     carriers, carried = _carriers(columns), np.flatnonzero(columns.narrow[k.KIND] == k.TUNNELLED)
-    _, counts = np.unique(columns.wide[k.TS, carriers[0]], return_counts=True)
+    # Of all packets of links: one about a tunnel may follow the only one that carries a message.
+    _, counts = np.unique(columns.wide[k.TS, _packets_of_links(columns)], return_counts=True)
     if not len(carried) or counts.max(initial=0) < 2:
         return
     places = np.concatenate([carriers[0], carried])
@@ -273,33 +272,49 @@ def _follow_carriers(columns: Columns, numbers: Ints) -> None:
     numbers[places[found]] = numbers[places[first[found] + nth]] + 1
 
 
+def _links(columns: Columns) -> Iterator[tuple[int, pa.RecordBatch, str]]:
+    """Yield the packets of links: the place of the first, a batch, the name of carriers."""
+    for at, (table, batch) in enumerate(columns.sources):
+        if table == "messages" and batch.num_rows:
+            tunnels = rules_of(batch.column("protocol")[0].as_py()).tunnels
+            if tunnels is not None:
+                yield int(columns.starts[at]), batch, tunnels.carrier
+
+
+def _packets_of_links(columns: Columns) -> Rows:
+    ranges = [np.arange(start, start + batch.num_rows) for start, batch, _ in _links(columns)]
+    return np.concatenate([np.empty(0, np.intp), *ranges])
+
+
 def _carriers(columns: Columns) -> tuple[Rows, Ints]:
     """Return the packets of links that carry messages, and their tunnels."""
     places: list[Rows] = [np.empty(0, np.intp)]
     tunnels: list[Ints] = [np.empty(0, np.int64)]
-    for at, (table, batch) in enumerate(columns.sources):
-        if table != "messages" or not batch.num_rows:
-            continue
-        rules = rules_of(batch.column("protocol")[0].as_py())
-        if rules.tunnels is None:
-            continue
+    for start, batch, carrier in _links(columns):
         names, name_texts = indices_of(batch.column("name"))
         targets, target_texts = indices_of(batch.column("target"))
         instances, ids, good = _ids(target_texts)
-        rows = named(names, name_texts, rules.tunnels.carrier)
+        rows = named(names, name_texts, carrier)
         rows = rows[np.append(good, False)[targets[rows]]]
-        places.append(rows + int(columns.starts[at]))
+        places.append(rows + start)
         tunnels.append(tunnel_connections(instances[targets[rows]], ids[targets[rows]]))
     return np.concatenate(places), np.concatenate(tunnels)
 
 
 def _messages(
-    batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints
+    batch: pa.RecordBatch, rows: Rows, links: Ints, numbers: Ints, flags: NDArray[np.int32]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the messages in tunnels."""
     if len(rows):
         made = _columns(batch, rows, links, numbers)
-        yield _batch(made | {"tunnel": made["connection"]}, len(rows))
+        made["tunnel"], made["ids"] = made["connection"], batch.column("ids").take(pa.array(rows))
+        counts = pc.fill_null(pc.list_value_length(made["ids"]), 0).to_numpy().astype(np.int64)
+        if counts.any():
+            some = rows[counts > 0]
+            times = integers(published_times(batch, some, counts[counts > 0], flags[some]))
+            offsets = np.append(0, np.cumsum(counts)).astype(np.int32)
+            made["published_ns"] = pa.ListArray.from_arrays(offsets, times)
+        yield _batch(made, len(rows))
 
 
 def _link_packets(
@@ -428,25 +443,37 @@ class TunnelFold:
         self._memory = Memory()
         self._rows = np.empty(0, TUNNEL_RECORD)
         self._final = np.empty(_MORE, TUNNEL_RECORD)
-        self._counts = np.zeros(2, np.int64)
+        self._counts = np.zeros(3, np.int64)
+        self._hidden = np.empty((3, _MORE), np.int64)
         self._taken: list[Records] = []
+        self._crossing: list[tuple[str, pa.RecordBatch]] = []
+        """Parts of deliveries, and faults that may hide an acknowledgement."""
         self._closed_links = np.empty(0, np.int64)
         if state is not None:
             self._restore(state)
 
     def feed(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take rows of `_tunnel_events`, in any order; those of later calls are later."""
-        arrays = tunnel_arrays(batches, self._memory.texts, self._share, self._shares)
+        parts = [events_of_share(batch, self._share, self._shares) for batch in batches]
+        table = pa.Table.from_batches(parts, schema=_EVENT_SCHEMA).combine_chunks()
+        arrays = tunnel_arrays(table, self._memory.texts)
         reached = 0
         while reached < len(arrays.order):
             self._make_room()
             reached = fold_tunnels(self._memory.tables(), self.records(), arrays, reached)
+        self._take_hidden()
+        self._crossing += (
+            ("_delivery_parts", batch)
+            for batch in _delivery_parts(table, arrays, self._memory.texts)
+        )
         closed = arrays.wide[k.KEY, arrays.order[arrays.narrow[k.KIND, arrays.order] == k.END]]
         self._closed_links = _distinct([self._closed_links, closed])[-_LIMITS.connections :]
         self._evict()
 
     def take(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield what became final since the last call."""
+        crossing, self._crossing = self._crossing, []
+        yield from crossing
         calls = self._memory.take_calls()
         if len(calls):
             yield "calls", calls_batch(calls, self._memory.texts)
@@ -478,7 +505,7 @@ class TunnelFold:
 
     def records(self) -> Tunnels:
         """Return the arrays for kernels."""
-        return Tunnels(self._rows, self._final, _BLANK, self._counts)
+        return Tunnels(self._rows, self._final, _BLANK, self._counts, self._hidden)
 
     def _make_room(self) -> None:
         self._memory.reserve(_MORE, _MORE)
@@ -486,6 +513,20 @@ class TunnelFold:
         self._rows = np.concatenate([self._rows, np.repeat(_BLANK, missing)])
         if self._counts[0] == len(self._final):
             self._final = np.concatenate([self._final, np.empty_like(self._final)])
+        if self._hidden.shape[1] - self._counts[2] < len(self._rows):
+            self._take_hidden()
+            if self._hidden.shape[1] < len(self._rows):
+                self._hidden = np.empty((3, 2 * len(self._rows)), np.int64)
+
+    def _take_hidden(self) -> None:
+        """Make rows of `_delivery_faults` of what faults of links may hide: the last of each."""
+        tunnels, whom, times = self._hidden[:, : self._counts[2]]
+        self._counts[2] = 0
+        if len(tunnels):
+            clients = self._memory.texts.array(whom.astype(np.int32))
+            columns = [clients, pa.array(tunnels), pa.array(times)]
+            faults = last_faults(pa.table(columns, schema=CROSSING["_delivery_faults"]))
+            self._crossing += (("_delivery_faults", each) for each in faults.to_batches())
 
     def _evict(self) -> None:
         """Evict the oldest tunnels when there are too many."""
@@ -516,6 +557,26 @@ class TunnelFold:
         self._rows[slots] = rows
         self._counts[1] = saved.ended
         self._closed_links = saved.closed_links
+
+
+def _delivery_parts(
+    table: pa.Table, arrays: k.EventArrays, texts: Texts
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows of `_delivery_parts`, of messages in tunnels with notifications."""
+    rows = np.flatnonzero(pc.is_valid(table.column("ids")).to_numpy())
+    if not len(rows):
+        return
+    rank = np.empty(len(table), np.int64)
+    rank[arrays.order] = np.arange(len(table))
+    protocols, names = indices_of(table.column("protocol").combine_chunks())
+    for number, protocol in enumerate(names):
+        own = rows[protocols[rows] == number]
+        ids = table.column("ids").take(pa.array(own)).combine_chunks()
+        event = np.repeat(own, pc.list_value_length(ids).to_numpy())
+        if len(event):
+            times = table.column("published_ns").take(pa.array(own)).combine_chunks().flatten()
+            published = pc.fill_null(times, NOTHING).to_numpy()
+            yield parts_of(protocol, Uses(ids.flatten(), event, published), rank, arrays, texts)
 
 
 def _distinct(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:

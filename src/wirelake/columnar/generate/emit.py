@@ -429,7 +429,9 @@ class Emitter:
     def store(self, name: str, dtype: str, expression: str, scope: Scope) -> Numbers:
         """Write a number to a new column."""
         column = scope.column(name, dtype)
-        self.code(f"{column.name}[{scope.row}] = {expression}")
+        # The bits of an unsigned number: NumPy refuses to store one that is out of range.
+        stored = f"np.{dtype}({expression})" if dtype.startswith("int") else expression
+        self.code(f"{column.name}[{scope.row}] = {stored}")
         return Numbers(column)
 
     def real(self, name: str, kind: m.Float, scope: Scope, at: str) -> Reals:
@@ -553,6 +555,9 @@ class Emitter:
         loop was emitted: so its lines are taken out and put behind the defaults.
         """
         code = self.code
+        if layout.unparsed:  # bytes that the dialect ignores are rare
+            code.reject_if("pos < end")
+            return Structs(((layout.unknown, Empty(pa.binary())),))
         shapes: dict[str, Shape] = {}
         # See the docstring: these lines move behind the defaults.
         before = len(code.lines)

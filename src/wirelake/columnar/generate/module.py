@@ -160,11 +160,14 @@ class _NodeReader(Emitter):
             case None:
                 code("pass")
             case m.Varint():
-                code(f"bits[k] = {self.varint(each.type)}", f"what[k] = {INTEGER}")
+                code(f"bits[k] = np.int64({self.varint(each.type)})", f"what[k] = {INTEGER}")
             case m.Int():
                 self.need(each.type.size)
                 loaded = self.load(each.type, "pos")
-                code(f"bits[k] = {self.signed(f'({loaded})', each.type)}", f"what[k] = {INTEGER}")
+                code(
+                    f"bits[k] = np.int64({self.signed(f'({loaded})', each.type)})",
+                    f"what[k] = {INTEGER}",
+                )
                 self.advance(each.type.size)
             case m.Bool():
                 self.need(1)
@@ -191,7 +194,9 @@ class _NodeReader(Emitter):
         value = self.code.fresh("v")
         self.code(f"{value} = {self.load(kind, 'pos')}")
         self.code.reject_if(f"{value} & {self.code.number(mask)} > {self.code.number(infinity)}")
-        self.code(f"bits[k] = {value}", f"what[k] = {REAL32 if kind.size == 4 else REAL64}")
+        self.code(
+            f"bits[k] = np.int64({value})", f"what[k] = {REAL32 if kind.size == 4 else REAL64}"
+        )
         self.advance(kind.size)
 
     def container(self, kind: m.Items | m.Pairs) -> None:

@@ -229,9 +229,9 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_altern
                 if end - pos < _2:
                     break
                 v_10 = U(buf[pos])
-                root_report_environ_network_type[k_root_report_environ] = v_10
+                root_report_environ_network_type[k_root_report_environ] = np.int16(v_10)
                 v_11 = U(buf[pos + _1])
-                root_report_environ_isp[k_root_report_environ] = v_11
+                root_report_environ_isp[k_root_report_environ] = np.int16(v_11)
                 pos += _2
                 if end - pos < _2:
                     break
@@ -272,7 +272,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_altern
                 if end - pos < _1:
                     break
                 v_15 = U(buf[pos])
-                root_error_error_code[k_root_error] = v_15
+                root_error_error_code[k_root_error] = np.int16(v_15)
                 pos += _1
                 if end - pos < _2:
                     break
@@ -334,7 +334,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_altern
                         failed = True
                         break
                     v_21 = U(buf[pos])
-                    root_message_list_messages_item_msg_type[k_root_message_list_messages] = v_21
+                    root_message_list_messages_item_msg_type[k_root_message_list_messages] = np.int16(v_21)
                     pos += _1
                     if end - pos < _2:
                         failed = True
@@ -362,7 +362,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_altern
                         failed = True
                         break
                     v_24 = U(buf[pos]) << _56 | U(buf[pos + _1]) << _48 | U(buf[pos + _2]) << _40 | U(buf[pos + _3]) << _32 | U(buf[pos + _4]) << _24 | U(buf[pos + _5]) << _16 | U(buf[pos + _6]) << _8 | U(buf[pos + _7])
-                    root_message_list_messages_item_ts[k_root_message_list_messages] = v_24
+                    root_message_list_messages_item_ts[k_root_message_list_messages] = np.int64(v_24)
                     pos += _8
                     k_root_message_list_messages += _1
                 if failed:
@@ -374,7 +374,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_altern
                 if end - pos < _1:
                     break
                 v_25 = U(buf[pos])
-                root_message_msg_type[k_root_message] = v_25
+                root_message_msg_type[k_root_message] = np.int16(v_25)
                 pos += _1
                 if end - pos < _2:
                     break
@@ -397,7 +397,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_altern
                 if end - pos < _8:
                     break
                 v_28 = U(buf[pos]) << _56 | U(buf[pos + _1]) << _48 | U(buf[pos + _2]) << _40 | U(buf[pos + _3]) << _32 | U(buf[pos + _4]) << _24 | U(buf[pos + _5]) << _16 | U(buf[pos + _6]) << _8 | U(buf[pos + _7])
-                root_message_ts[k_root_message] = v_28
+                root_message_ts[k_root_message] = np.int64(v_28)
                 pos += _8
                 k_root_message += _1
                 root_alternative[i] = 14

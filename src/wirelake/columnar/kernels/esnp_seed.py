@@ -148,12 +148,12 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     break
             if v_2 > _4294967295:
                 break
-            bits[k] = (v_2 >> _1) ^ (~(v_2 & _1) + _1)
+            bits[k] = np.int64((v_2 >> _1) ^ (~(v_2 & _1) + _1))
             what[k] = 1
         elif tag == 3:
             if end - pos < _1:
                 break
-            bits[k] = np.int8((U(buf[pos])))
+            bits[k] = np.int64(np.int8((U(buf[pos]))))
             what[k] = 1
             pos += _1
         elif tag == 4:
@@ -181,7 +181,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     break
             if v_3 > _65535:
                 break
-            bits[k] = (v_3 >> _1) ^ (~(v_3 & _1) + _1)
+            bits[k] = np.int64((v_3 >> _1) ^ (~(v_3 & _1) + _1))
             what[k] = 1
         elif tag == 5:
             if pos >= end:
@@ -208,7 +208,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     break
             if v_4 > _4294967295:
                 break
-            bits[k] = (v_4 >> _1) ^ (~(v_4 & _1) + _1)
+            bits[k] = np.int64((v_4 >> _1) ^ (~(v_4 & _1) + _1))
             what[k] = 1
         elif tag == 6:
             if pos >= end:
@@ -233,7 +233,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     shift += _7
                 if failed:
                     break
-            bits[k] = (v_5 >> _1) ^ (~(v_5 & _1) + _1)
+            bits[k] = np.int64((v_5 >> _1) ^ (~(v_5 & _1) + _1))
             what[k] = 1
         elif tag == 7:
             if pos >= end:
@@ -260,12 +260,12 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     break
             if v_6 > _4294967295:
                 break
-            bits[k] = v_6
+            bits[k] = np.int64(v_6)
             what[k] = 1
         elif tag == 8:
             if end - pos < _1:
                 break
-            bits[k] = (U(buf[pos]))
+            bits[k] = np.int64((U(buf[pos])))
             what[k] = 1
             pos += _1
         elif tag == 9:
@@ -293,7 +293,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     break
             if v_7 > _65535:
                 break
-            bits[k] = v_7
+            bits[k] = np.int64(v_7)
             what[k] = 1
         elif tag == 10:
             if pos >= end:
@@ -320,7 +320,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     break
             if v_8 > _4294967295:
                 break
-            bits[k] = v_8
+            bits[k] = np.int64(v_8)
             what[k] = 1
         elif tag == 11:
             if pos >= end:
@@ -345,7 +345,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
                     shift += _7
                 if failed:
                     break
-            bits[k] = v_9
+            bits[k] = np.int64(v_9)
             what[k] = 1
         elif tag == 13:
             if end - pos < _4:
@@ -353,7 +353,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
             v_10 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
             if v_10 & _2147483647 > _2139095040:
                 break
-            bits[k] = v_10
+            bits[k] = np.int64(v_10)
             what[k] = 2
             pos += _4
         elif tag == 14:
@@ -362,7 +362,7 @@ def read_var(buf, pos, end, stack, k, parent, name_start, name_size, type, what,
             v_11 = U(buf[pos]) << _56 | U(buf[pos + _1]) << _48 | U(buf[pos + _2]) << _40 | U(buf[pos + _3]) << _32 | U(buf[pos + _4]) << _24 | U(buf[pos + _5]) << _16 | U(buf[pos + _6]) << _8 | U(buf[pos + _7])
             if v_11 & _9223372036854775807 > _9218868437227405312:
                 break
-            bits[k] = v_11
+            bits[k] = np.int64(v_11)
             what[k] = 3
             pos += _8
         elif tag == 17:
@@ -666,7 +666,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                         failed = True
                         break
                     v_2 = U(buf[pos]) << _56 | U(buf[pos + _1]) << _48 | U(buf[pos + _2]) << _40 | U(buf[pos + _3]) << _32 | U(buf[pos + _4]) << _24 | U(buf[pos + _5]) << _16 | U(buf[pos + _6]) << _8 | U(buf[pos + _7])
-                    row_message_id_value[k_row_message_id] = v_2
+                    row_message_id_value[k_row_message_id] = np.int64(v_2)
                     pos += _8
                     k_row_message_id += _1
                 elif tag == _18:
@@ -674,7 +674,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                         failed = True
                         break
                     v_3 = U(buf[pos]) << _56 | U(buf[pos + _1]) << _48 | U(buf[pos + _2]) << _40 | U(buf[pos + _3]) << _32 | U(buf[pos + _4]) << _24 | U(buf[pos + _5]) << _16 | U(buf[pos + _6]) << _8 | U(buf[pos + _7])
-                    row_source_message_id_value[k_row_source_message_id] = v_3
+                    row_source_message_id_value[k_row_source_message_id] = np.int64(v_3)
                     pos += _8
                     k_row_source_message_id += _1
                 elif tag == _20:
@@ -798,7 +798,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                     if v_6 > _4294967295:
                         failed = True
                         break
-                    row_address_kind[k_row_address] = (v_6 >> _1) ^ (~(v_6 & _1) + _1)
+                    row_address_kind[k_row_address] = np.int32((v_6 >> _1) ^ (~(v_6 & _1) + _1))
                     if pos >= end:
                         failed = True
                         break
@@ -865,7 +865,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                     if v_8 > _4294967295:
                         failed = True
                         break
-                    row_source_address_kind[k_row_source_address] = (v_8 >> _1) ^ (~(v_8 & _1) + _1)
+                    row_source_address_kind[k_row_source_address] = np.int32((v_8 >> _1) ^ (~(v_8 & _1) + _1))
                     if pos >= end:
                         failed = True
                         break
@@ -932,7 +932,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                     if v_10 > _4294967295:
                         failed = True
                         break
-                    row_seq_no_current[k_row_seq_no] = (v_10 >> _1) ^ (~(v_10 & _1) + _1)
+                    row_seq_no_current[k_row_seq_no] = np.int32((v_10 >> _1) ^ (~(v_10 & _1) + _1))
                     if pos >= end:
                         failed = True
                         break
@@ -960,7 +960,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                     if v_11 > _4294967295:
                         failed = True
                         break
-                    row_seq_no_maximum[k_row_seq_no] = (v_11 >> _1) ^ (~(v_11 & _1) + _1)
+                    row_seq_no_maximum[k_row_seq_no] = np.int32((v_11 >> _1) ^ (~(v_11 & _1) + _1))
                     k_row_seq_no += _1
                 elif tag == _28:
                     if pos >= end:
@@ -990,7 +990,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                     if v_12 > _4294967295:
                         failed = True
                         break
-                    row_xdata_id[k_row_xdata] = (v_12 >> _1) ^ (~(v_12 & _1) + _1)
+                    row_xdata_id[k_row_xdata] = np.int32((v_12 >> _1) ^ (~(v_12 & _1) + _1))
                     row_xdata_data_start[k_row_xdata] = pos
                     row_xdata_data_size[k_row_xdata] = end - pos
                     pos = end
@@ -1031,20 +1031,20 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_rows
                     if v_13 > _4294967295:
                         failed = True
                         break
-                    row_flag_value[k_row_flag] = (v_13 >> _1) ^ (~(v_13 & _1) + _1)
+                    row_flag_value[k_row_flag] = np.int32((v_13 >> _1) ^ (~(v_13 & _1) + _1))
                     k_row_flag += _1
                 elif tag == _31:
                     if end - pos < _4:
                         failed = True
                         break
                     v_14 = U(buf[pos])
-                    row_version_major[k_row_version] = v_14
+                    row_version_major[k_row_version] = np.int16(v_14)
                     v_15 = U(buf[pos + _1])
-                    row_version_minor[k_row_version] = v_15
+                    row_version_minor[k_row_version] = np.int16(v_15)
                     v_16 = U(buf[pos + _2])
-                    row_version_branch[k_row_version] = v_16
+                    row_version_branch[k_row_version] = np.int16(v_16)
                     v_17 = U(buf[pos + _3])
-                    row_version_variant[k_row_version] = v_17
+                    row_version_variant[k_row_version] = np.int16(v_17)
                     pos += _4
                     k_row_version += _1
                 else:

@@ -223,7 +223,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
             option_bits = U(buf[pos + _4]) << _8 | U(buf[pos + _4 + _1])
             options_size = U(buf[pos + _6]) << _8 | U(buf[pos + _6 + _1])
             v_1 = U(buf[pos + _8]) << _24 | U(buf[pos + _8 + _1]) << _16 | U(buf[pos + _8 + _2]) << _8 | U(buf[pos + _8 + _3])
-            root_seq[i] = v_1
+            root_seq[i] = np.int64(v_1)
             length = U(buf[pos + _12]) << _24 | U(buf[pos + _12 + _1]) << _16 | U(buf[pos + _12 + _2]) << _8 | U(buf[pos + _12 + _3])
             if length != end - pos - _16:
                 break
@@ -258,7 +258,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _4:
                     break
                 v_2 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_reply_to[i] = v_2
+                root_reply_to[i] = np.int64(v_2)
                 pos += _4
                 root_reply_to_valid[i] = 1
             else:
@@ -328,9 +328,9 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _8:
                     break
                 v_3 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_err_business_cmd[k_root_err] = v_3
+                root_err_business_cmd[k_root_err] = np.int64(v_3)
                 v_4 = U(buf[pos + _4]) << _24 | U(buf[pos + _4 + _1]) << _16 | U(buf[pos + _4 + _2]) << _8 | U(buf[pos + _4 + _3])
-                root_err_error_number[k_root_err] = v_4
+                root_err_error_number[k_root_err] = np.int64(v_4)
                 pos += _8
                 k_root_err += _1
                 root_alternative[i] = 2
@@ -338,7 +338,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _4:
                     break
                 v_5 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_pin_ping_number[k_root_pin] = v_5
+                root_pin_ping_number[k_root_pin] = np.int64(v_5)
                 pos += _4
                 k_root_pin += _1
                 root_alternative[i] = 3
@@ -346,7 +346,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _4:
                     break
                 v_6 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_pon_ping_number[k_root_pon] = v_6
+                root_pon_ping_number[k_root_pon] = np.int64(v_6)
                 pos += _4
                 k_root_pon += _1
                 root_alternative[i] = 4
@@ -354,7 +354,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _20:
                     break
                 v_7 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_req_business_cmd[k_root_req] = v_7
+                root_req_business_cmd[k_root_req] = np.int64(v_7)
                 root_req_hmac_start[k_root_req] = pos + _4
                 root_req_hmac_size[k_root_req] = _16
                 pos += _20
@@ -367,7 +367,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _20:
                     break
                 v_8 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_rep_business_cmd[k_root_rep] = v_8
+                root_rep_business_cmd[k_root_rep] = np.int64(v_8)
                 root_rep_hmac_start[k_root_rep] = pos + _4
                 root_rep_hmac_size[k_root_rep] = _16
                 pos += _20
@@ -380,7 +380,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _20:
                     break
                 v_9 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_psh_business_cmd[k_root_psh] = v_9
+                root_psh_business_cmd[k_root_psh] = np.int64(v_9)
                 root_psh_hmac_start[k_root_psh] = pos + _4
                 root_psh_hmac_size[k_root_psh] = _16
                 pos += _20
@@ -393,7 +393,7 @@ def decode_frame(buf, starts, stops, directions, bad, counts, stack, root_seq, r
                 if end - pos < _4:
                     break
                 v_10 = U(buf[pos]) << _24 | U(buf[pos + _1]) << _16 | U(buf[pos + _2]) << _8 | U(buf[pos + _3])
-                root_fin_reason_number[k_root_fin] = v_10
+                root_fin_reason_number[k_root_fin] = np.int64(v_10)
                 pos += _4
                 k_root_fin += _1
                 root_alternative[i] = 8

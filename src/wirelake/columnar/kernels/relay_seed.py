@@ -117,14 +117,14 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
             if end - pos < _13:
                 break
             v_1 = U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-            root_id[i] = np.int32(v_1)
+            root_id[i] = np.int32(np.int32(v_1))
             bits_2 = U(buf[pos + _4])
             bit_reserved = (bits_2 >> _5) & _7
             root_reserved[i] = bit_reserved
             bit_mark = (bits_2 >> _4) & _1
             bit_sub_id = (bits_2) & _15
             v_3 = U(buf[pos + _5 + _7]) << _56 | U(buf[pos + _5 + _6]) << _48 | U(buf[pos + _5 + _5]) << _40 | U(buf[pos + _5 + _4]) << _32 | U(buf[pos + _5 + _3]) << _24 | U(buf[pos + _5 + _2]) << _16 | U(buf[pos + _5 + _1]) << _8 | U(buf[pos + _5])
-            root_time[i] = v_3
+            root_time[i] = np.int64(v_3)
             pos += _13
             tag = bit_mark << _4 | bit_sub_id
             if tag == _1:
@@ -200,7 +200,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                             failed = True
                             break
                         v_7 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_link_open_instance[k_root_link_open] = v_7
+                        root_link_open_instance[k_root_link_open] = np.int64(v_7)
                         pos += _8
                     elif key_4 == _26:
                         if pos >= end:
@@ -261,7 +261,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                             if failed:
                                 failed = True
                                 break
-                        root_link_open_service_type[k_root_link_open] = np.int32(v_9)
+                        root_link_open_service_type[k_root_link_open] = np.int32(np.int32(v_9))
                         root_link_open_service_type_valid[k_root_link_open] = 1
                     else:
                         failed = True
@@ -518,20 +518,20 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                             if failed:
                                 failed = True
                                 break
-                        root_tunnel_connect_port[k_root_tunnel_connect] = np.int32(v_22)
+                        root_tunnel_connect_port[k_root_tunnel_connect] = np.int32(np.int32(v_22))
                     elif key_19 == _9:
                         if end - pos < _8:
                             failed = True
                             break
                         v_23 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_connect_instance_id[k_root_tunnel_connect] = v_23
+                        root_tunnel_connect_instance_id[k_root_tunnel_connect] = np.int64(v_23)
                         pos += _8
                     elif key_19 == _17:
                         if end - pos < _8:
                             failed = True
                             break
                         v_24 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_connect_tunnel_id[k_root_tunnel_connect] = v_24
+                        root_tunnel_connect_tunnel_id[k_root_tunnel_connect] = np.int64(v_24)
                         pos += _8
                     else:
                         failed = True
@@ -601,14 +601,14 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                             failed = True
                             break
                         v_28 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_connected_instance_id[k_root_tunnel_connected] = v_28
+                        root_tunnel_connected_instance_id[k_root_tunnel_connected] = np.int64(v_28)
                         pos += _8
                     elif key_25 == _17:
                         if end - pos < _8:
                             failed = True
                             break
                         v_29 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_connected_tunnel_id[k_root_tunnel_connected] = v_29
+                        root_tunnel_connected_tunnel_id[k_root_tunnel_connected] = np.int64(v_29)
                         pos += _8
                     else:
                         failed = True
@@ -651,14 +651,14 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                             failed = True
                             break
                         v_32 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_disconnect_instance_id[k_root_tunnel_disconnect] = v_32
+                        root_tunnel_disconnect_instance_id[k_root_tunnel_disconnect] = np.int64(v_32)
                         pos += _8
                     elif key_30 == _17:
                         if end - pos < _8:
                             failed = True
                             break
                         v_33 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_disconnect_tunnel_id[k_root_tunnel_disconnect] = v_33
+                        root_tunnel_disconnect_tunnel_id[k_root_tunnel_disconnect] = np.int64(v_33)
                         pos += _8
                     else:
                         failed = True
@@ -701,14 +701,14 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                             failed = True
                             break
                         v_36 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_switch_link_instance_id[k_root_tunnel_switch_link] = v_36
+                        root_tunnel_switch_link_instance_id[k_root_tunnel_switch_link] = np.int64(v_36)
                         pos += _8
                     elif key_34 == _17:
                         if end - pos < _8:
                             failed = True
                             break
                         v_37 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                        root_tunnel_switch_link_tunnel_id[k_root_tunnel_switch_link] = v_37
+                        root_tunnel_switch_link_tunnel_id[k_root_tunnel_switch_link] = np.int64(v_37)
                         pos += _8
                     else:
                         failed = True
@@ -721,9 +721,9 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                 if end - pos < _16:
                     break
                 v_38 = U(buf[pos + _7]) << _56 | U(buf[pos + _6]) << _48 | U(buf[pos + _5]) << _40 | U(buf[pos + _4]) << _32 | U(buf[pos + _3]) << _24 | U(buf[pos + _2]) << _16 | U(buf[pos + _1]) << _8 | U(buf[pos])
-                root_tunnel_relay_instance_id[k_root_tunnel_relay] = v_38
+                root_tunnel_relay_instance_id[k_root_tunnel_relay] = np.int64(v_38)
                 v_39 = U(buf[pos + _8 + _7]) << _56 | U(buf[pos + _8 + _6]) << _48 | U(buf[pos + _8 + _5]) << _40 | U(buf[pos + _8 + _4]) << _32 | U(buf[pos + _8 + _3]) << _24 | U(buf[pos + _8 + _2]) << _16 | U(buf[pos + _8 + _1]) << _8 | U(buf[pos + _8])
-                root_tunnel_relay_tunnel_id[k_root_tunnel_relay] = v_39
+                root_tunnel_relay_tunnel_id[k_root_tunnel_relay] = np.int64(v_39)
                 pos += _16
                 if pos >= end:
                     break
@@ -747,7 +747,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                         shift += _7
                     if failed:
                         break
-                root_tunnel_relay_message_id[k_root_tunnel_relay] = v_40
+                root_tunnel_relay_message_id[k_root_tunnel_relay] = np.int64(v_40)
                 if end - pos < _1:
                     break
                 bits_41 = U(buf[pos])
@@ -786,7 +786,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                         break
                 if v_42 > _4294967295:
                     break
-                root_tunnel_relay_message_protocol[k_root_tunnel_relay] = np.int32(v_42)
+                root_tunnel_relay_message_protocol[k_root_tunnel_relay] = np.int32(np.int32(v_42))
                 if pos >= end:
                     break
                 v_43 = U(buf[pos])
@@ -811,7 +811,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                         break
                 if v_43 > _4294967295:
                     break
-                root_tunnel_relay_message_code[k_root_tunnel_relay] = np.int32(v_43)
+                root_tunnel_relay_message_code[k_root_tunnel_relay] = np.int32(np.int32(v_43))
                 if pos >= end:
                     break
                 v_44 = U(buf[pos])
@@ -834,7 +834,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                         shift += _7
                     if failed:
                         break
-                root_tunnel_relay_message_to_message[k_root_tunnel_relay] = v_44
+                root_tunnel_relay_message_to_message[k_root_tunnel_relay] = np.int64(v_44)
                 if pos >= end:
                     break
                 v_45 = U(buf[pos])
@@ -857,7 +857,7 @@ def decode_relay_packet(buf, starts, stops, directions, bad, counts, stack, root
                         shift += _7
                     if failed:
                         break
-                root_tunnel_relay_message_time[k_root_tunnel_relay] = v_45
+                root_tunnel_relay_message_time[k_root_tunnel_relay] = np.int64(v_45)
                 if bit_has_forward_header != _0:
                     if pos >= end:
                         break

@@ -159,7 +159,7 @@ def decode_packet(buf, starts, stops, directions, bad, counts, stack, root_reser
                         shift += _7
                     if failed:
                         break
-                root_envelope_access_id[k_root_envelope] = v_4
+                root_envelope_access_id[k_root_envelope] = np.int64(v_4)
                 if pos >= end:
                     break
                 v_5 = U(buf[pos])
@@ -184,7 +184,7 @@ def decode_packet(buf, starts, stops, directions, bad, counts, stack, root_reser
                         break
                 if v_5 > _4294967295:
                     break
-                root_envelope_number[k_root_envelope] = np.int32(v_5)
+                root_envelope_number[k_root_envelope] = np.int32(np.int32(v_5))
                 root_envelope_content_start[k_root_envelope] = pos
                 root_envelope_content_size[k_root_envelope] = end - pos
                 pos = end
@@ -253,7 +253,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_id, 
                     shift += _7
                 if failed:
                     break
-            root_id[i] = v_1
+            root_id[i] = np.int64(v_1)
             if end - pos < _1:
                 break
             bits_2 = U(buf[pos])
@@ -292,7 +292,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_id, 
                     break
             if v_3 > _4294967295:
                 break
-            root_protocol[i] = np.int32(v_3)
+            root_protocol[i] = np.int32(np.int32(v_3))
             if pos >= end:
                 break
             v_4 = U(buf[pos])
@@ -317,7 +317,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_id, 
                     break
             if v_4 > _4294967295:
                 break
-            root_code[i] = np.int32(v_4)
+            root_code[i] = np.int32(np.int32(v_4))
             if pos >= end:
                 break
             v_5 = U(buf[pos])
@@ -340,7 +340,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_id, 
                     shift += _7
                 if failed:
                     break
-            root_to_message[i] = v_5
+            root_to_message[i] = np.int64(v_5)
             if pos >= end:
                 break
             v_6 = U(buf[pos])
@@ -363,7 +363,7 @@ def decode_message(buf, starts, stops, directions, bad, counts, stack, root_id, 
                     shift += _7
                 if failed:
                     break
-            root_time[i] = v_6
+            root_time[i] = np.int64(v_6)
             if bit_has_forward_header != _0:
                 if pos >= end:
                     break

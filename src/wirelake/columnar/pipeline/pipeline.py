@@ -31,8 +31,9 @@ from numpy.typing import NDArray
 from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.messages import MessageRows
 from wirelake.capture.decode.protocol_selector import ProtocolChooser
-from wirelake.capture.decode.streams import Fault, Frame, conflict_fault
+from wirelake.capture.decode.streams import SEARCH_NS, Fault, Frame, conflict_fault
 from wirelake.capture.format.items import Direction
+from wirelake.capture.tcp.assembly import Conflict
 from wirelake.protocols import registry
 from wirelake.wire.errors import unknown
 
@@ -46,7 +47,8 @@ from ..decode.messages import (
     pieces_of,
 )
 from ..decode.protocol_selector import ProtocolDecoder, ProtocolSelector
-from ..decode.scalar import Outcome, ResumableReader, Scalar
+from ..decode.scalar import BEHIND_ALL, Outcome, ResumableReader, Scalar
+from ..scan.live import LiveInputs
 from ..state_format import batch_of, check, column
 from ..tcp.flows import CONNECTION
 from ..tcp.frontend import WINDOW_BYTES, FrontEnd
@@ -67,16 +69,16 @@ _OPEN: Final = ENDINGS.index("open")
 _M_MMAP_THRESHOLD: Final = -3
 _MMAP_THRESHOLD_BYTES: Final = 1 << 20
 
-_Found = tuple[int, Frame | Fault]
-"""A stream, and a frame or fault in it."""
+_Found = tuple[int, Frame | Fault, int]
+"""A stream, a frame or fault in it, and where it begins in the window's bytes."""
 
 
 class CapturePipeline:
-    """Reads files one after the other, as one capture."""
+    """Reads files one after the other, or live inputs at the same time, as one capture."""
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LiveInputs,
         *,
         tables: Collection[str] = ("messages", "packets", "faults", "coverage"),
         ports: Mapping[int, str] | None = None,
@@ -126,10 +128,12 @@ class CapturePipeline:
         self._selector = ProtocolSelector(
             self._chooser, self._ring, self._front, self._coverage, reveal=reveal
         )
-        self._scalar.key_names = self._selector.key_names
+        self._scalar.keys = self._selector.keys
         self._readers: dict[int, ResumableReader] = {}
         """Readers of streams with an open fault. A stream goes back to the kernels as soon as its
         reader has found a good frame: a reader costs Python time for every frame."""
+        self._conflicts: list[tuple[int, Conflict]] = []
+        """Streams of undecided connections, and retransmissions that differ."""
         self._lifecycle = Lifecycle()
         self._undecided_since: dict[int, int] = {}
         """Streams without a protocol yet, and when the first byte that waits was captured."""
@@ -167,12 +171,12 @@ class CapturePipeline:
         """Return the state that continues with the next files; after all windows but the last."""
         self._require_read("save")
         saved = {stream: reader.save() for stream, reader in self._readers.items()}
-        front, streams = self._front.save(
-            {file for each in saved.values() for file in each.files()}
-        )
+        files = {file for each in saved.values() for file in each.files()}
+        front, streams = self._front.save(files.union(each.file for _, each in self._conflicts))
         # Streams are renumbered in the state: their numbers here depend on connections that are
         # gone.
-        places = {stream: at for at, stream in enumerate(streams.tolist())} if saved else {}
+        referring = saved or self._conflicts
+        places = {stream: at for at, stream in enumerate(streams.tolist())} if referring else {}
         self._coverage.grow_to(len(self._front.streams))
         lines, names = self._ring.secrets()
         return PipelineState(
@@ -183,7 +187,8 @@ class CapturePipeline:
             coverage=batch_of(self._coverage.entries, streams),
             lifecycle=self._lifecycle.save(column(front.connections, "id", CONNECTION).tolist()),
             readers={places[stream]: each for stream, each in saved.items()},
-            key_names={name: dict(found) for name, found in self._selector.key_names.items()},
+            conflicts=[(places[stream], each) for stream, each in self._conflicts],
+            key_names={name: dict(each.key_names) for name, each in self._selector.keys.items()},
             decryptors=self._scalar.save(),
             # All shares see all secrets; one copy in the state is enough.
             secrets=(lines, sorted(names)) if self._share == 0 else None,
@@ -200,7 +205,8 @@ class CapturePipeline:
         self._coverage.restore(resumed.coverage)
         for name in resumed.protocols:
             self._selector.number(registry.find(name))
-            self._selector.key_names.get(name, {}).update(resumed.key_names(name))
+            if name in self._selector.keys:
+                self._selector.keys[name].key_names.update(resumed.key_names(name))
         undecided = np.flatnonzero(resumed.coverage["protocol"] == UNDECIDED).astype(np.int32)
         self._selector.choose_by_port(undecided)
         self._front.undecided = self._selector.undecided()
@@ -210,6 +216,7 @@ class CapturePipeline:
             assert decoder is not None
             framing = self._scalar.framing(decoder.protocol, stream & 1)
             self._readers[stream] = ResumableReader.restored(saved, framing, files)
+        self._conflicts = resumed.conflicts
         self._scalar.restore(resumed.decryptors())
         for connections, states in resumed.lifecycle:
             self._lifecycle.restore(connections, states)
@@ -246,8 +253,9 @@ class CapturePipeline:
         numbers = self._coverage.entries["protocol"][: len(self._front.streams)]
         undecided = np.flatnonzero(numbers == UNDECIDED)
         since = self._front.waiting()
+        opened = {stream: reader.open_since_ns for stream, reader in self._readers.items()}
         for found_since in (
-            {stream: reader.open_since_ns for stream, reader in self._readers.items()},
+            {stream: ts_ns for stream, ts_ns in opened.items() if ts_ns is not None},
             self._undecided_since,
             self._front.kept_since(undecided),
         ):
@@ -270,13 +278,10 @@ class CapturePipeline:
             self._faults.of_file(window.file, fault)
 
     def _streams(self, window: Window) -> Iterator[Item]:
+        self._selector.begin_window()
         self._selector.choose(window)
-        for stream, conflict in window.conflicts:
-            self._coverage.add("faults", np.array([stream]), 1)
-            fault = conflict_fault(conflict)
-            decoder = self._selector.of(stream)
-            name = None if decoder is None else decoder.protocol.name
-            self._faults.of_stream(self._front.streams, stream, name, fault)
+        self._conflicts += window.conflicts
+        self._add_conflicts(window)
         numbers = self._coverage.entries["protocol"][window.run_stream]
         ended = self._ended_in(window)
         # A mask by stream number, for lookups with arrays.
@@ -292,8 +297,23 @@ class CapturePipeline:
             yield from self._messages(window, self._selector.all[number], runs)
         # After all messages: a reader may have got its last bytes in this window.
         yield from self._end_readers(ended)
+        yield from self._expire_readers()
         yield from self._retire(window)
         self._front.undecided = self._selector.undecided()
+
+    def _add_conflicts(self, window: Window) -> None:
+        """Add the faults of conflicts; those of undecided connections wait for their protocol."""
+        protocols = self._coverage.entries["protocol"]
+        waiting: list[tuple[int, Conflict]] = []
+        for stream, conflict in self._conflicts:
+            if protocols[stream] == UNDECIDED and stream not in window.retired:
+                waiting.append((stream, conflict))
+                continue
+            self._coverage.add("faults", np.array([stream]), 1)
+            decoder = self._selector.of(stream)
+            name = None if decoder is None else decoder.protocol.name
+            self._faults.of_stream(self._front.streams, stream, name, conflict_fault(conflict))
+        self._conflicts = waiting
 
     def _ended_in(self, window: Window) -> NDArray[np.int32]:
         """Return the streams that ended in a window.
@@ -334,10 +354,13 @@ class CapturePipeline:
         faulty[list(self._readers)] = True
         faulty[streams[window.run_gap[runs] > 0]] = True
         regular = runs[~faulty[streams]]
-        frames = decoder.builder.kernels.scan(
-            window.data, window.run_start[regular], window.run_stop[regular]
-        )
+        starts = window.run_start[regular]
         read: list[_Found] = []
+        # The first frames of a joined stream need evidence, the rest is like any other stream.
+        joined = np.flatnonzero(self._is_joined(window, regular))
+        for at in joined.tolist():
+            starts[at] = self._read_joined(window, decoder, int(regular[at]), read)
+        frames = decoder.builder.kernels.scan(window.data, starts, window.run_stop[regular])
         for at in np.flatnonzero(frames.wrong).tolist():
             stream = int(window.run_stream[regular[at]])
             read += self._read(window, decoder, stream, [(regular[at], int(frames.reached[at]))])
@@ -345,7 +368,7 @@ class CapturePipeline:
             own = runs[streams == stream]
             read += self._read(window, decoder, stream, [(run, None) for run in own.tolist()])
         # Before anything is decrypted: a message of the scalar path may name the keys of messages
-        # that come after it in the same window.
+        # that come after it in the same window. Those before it have the keys that were known then.
         self._learn_keys(decoder, read)
         self._keep_unfinished(
             window, decoder, regular[~frames.wrong], frames.reached[~frames.wrong]
@@ -365,9 +388,10 @@ class CapturePipeline:
             frames.stops[sequence],
             self._front.streams.direction[frame_streams],
             self._delivered.ts_ns[last[sequence]],
+            arrival[sequence],
             self._front.streams.connection[frame_streams],
         )
-        yield from self._built(window, decoder, slices, frame_streams, arrival[sequence], read)
+        yield from self._built(window, decoder, slices, frame_streams, read)
 
     def _built(
         self,
@@ -375,17 +399,14 @@ class CapturePipeline:
         decoder: ProtocolDecoder,
         slices: Slices,
         streams: NDArray[np.int32],
-        arrival: NDArray[np.int64],
         read: list[_Found],
     ) -> Iterator[Item]:
         """Yield batches of slices, merged with the rows of the scalar path."""
         rows = WindowRows()
         outcomes: list[tuple[int, Outcome]] = []
-        known = self._ring.knows(decoder.protocol.name)
-        keys = decoder.keys if known else None
         # To open a message of such a protocol, the state after all earlier ones is needed, which
         # only the scalar decryptor follows. Without keys there is nothing to open.
-        all_scalar = decoder.needs_context and known
+        all_scalar = decoder.needs_context and self._ring.knows(decoder.protocol.name)
         # Batches of bounded size, so that the memory of a window does not depend on its content.
         for begin, end in chunks(slices):
             part = slices.take(slice(begin, end))
@@ -393,11 +414,11 @@ class CapturePipeline:
                 rejected = np.arange(begin, end)
             else:
                 built = decoder.builder.build(
-                    part, keys, self._scalar.row_opener(decoder.protocol, part)
+                    part, decoder.keys, self._scalar.row_opener(decoder.protocol, part)
                 )
                 self._count_decoded(part, built, streams[begin:end])
                 rejected = built.rejected + begin
-                places = np.stack([arrival[begin:end], slices.starts[begin:end]])
+                places = np.stack([part.arrival, part.starts])
                 rows.add(decoder.protocol.name, built.batch, places[:, built.rows])
                 if built.tunnelled is not None:
                     carried, batch, carriers = built.tunnelled
@@ -415,17 +436,21 @@ class CapturePipeline:
                 stream = int(streams[at])
                 outcome = outcome._replace(start=int(slices.starts[at]))
                 outcomes.append((stream, self._located(window, outcome)))
-        outcomes += [(stream, self._outcome(decoder, stream, each)) for stream, each in read]
+        # In the order of packets, over both directions: earlier messages may name keys.
+        outcomes += [
+            (stream, self._outcome(decoder, stream, each)._replace(start=start))
+            for stream, each, start in _by_packet(read)
+        ]
         self._add_outcomes(decoder, outcomes, rows)
         yield from self._message_items(rows)
 
     def _learn_keys(self, decoder: ProtocolDecoder, read: list[_Found]) -> None:
         """Remember the keys that frames of the scalar path name."""
-        if decoder.keys is not None and self._ring.knows(decoder.protocol.name):
-            for stream, each in read:
+        if decoder.keys is not None:
+            for stream, each, _ in read:
                 if isinstance(each, Frame):
                     connection = int(self._front.streams.connection[stream])
-                    decoder.keys.learn_from(connection, each.message)
+                    decoder.keys.learn_from(connection, each.message, each.known)
 
     def _count_decoded(self, slices: Slices, built: Built, streams: NDArray[np.int32]) -> None:
         """Count what the kernels decoded."""
@@ -464,10 +489,13 @@ class CapturePipeline:
     ) -> list[_Found]:
         """Read runs of one stream with the reference's reader; keep it while a fault is open."""
         direction = int(self._front.streams.direction[stream])
+        joined = bool(self._front.streams.joined(np.array([stream], np.int32))[0])
         reader = self._readers.pop(stream, None) or self._scalar.reader(decoder.protocol, direction)
         found: list[Frame | Fault] = []
         for run, start in runs:
-            found += self._scalar.feed(reader, window, self._delivered, int(run), start)
+            found += self._scalar.feed(
+                reader, window, self._delivered, int(run), start, joined=joined
+            )
         last = int(runs[-1][0])
         # Without an open fault, an unfinished frame can go back to the kernels: its bytes are kept
         # for the next window. They must be in the last run, or a gap lies within the frame.
@@ -478,7 +506,27 @@ class CapturePipeline:
         elif left:
             stop = window.run_stop[[last]]
             self._front.keep(np.array([stream], np.int32), stop - left, stop)
-        return [(stream, each) for each in found]
+        return [(stream, each, BEHIND_ALL) for each in found]
+
+    def _read_joined(
+        self, window: Window, decoder: ProtocolDecoder, run: int, read: list[_Found]
+    ) -> int:
+        """Read the first frames of a joined stream; return where the kernels continue."""
+        stream = int(window.run_stream[run])
+        direction = int(self._front.streams.direction[stream])
+        reader = self._scalar.reader(decoder.protocol, direction)
+        found, reached = self._scalar.feed_until_settled(reader, window, self._delivered, run)
+        start = int(window.run_start[run])
+        read += [(stream, each, start + each.start) for each in found]
+        if reached is None:
+            self._readers[stream] = reader
+            return int(window.run_stop[run])
+        return reached
+
+    def _is_joined(self, window: Window, runs: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Return which runs begin a stream whose beginning was not captured."""
+        first = (window.run_offset[runs] == 0) & (window.run_stop[runs] > window.run_start[runs])
+        return np.asarray(first & self._front.streams.joined(window.run_stream[runs]))
 
     def _outcome(self, decoder: ProtocolDecoder, stream: int, found: Frame | Fault) -> Outcome:
         if isinstance(found, Fault):
@@ -536,6 +584,23 @@ class CapturePipeline:
             self._add_outcomes(decoder, outcomes, rows)
         yield from self._message_items(rows)
 
+    def _expire_readers(self) -> Iterator[Item]:
+        """End the faults that would end with the next packet of their stream."""
+        rows = WindowRows()
+        now_ns = self._front.overdue_ns
+        for stream, reader in list(self._readers.items()):
+            since_ns = reader.open_since_ns
+            if since_ns is None or now_ns - since_ns < SEARCH_NS:
+                continue
+            decoder = self._selector.of(stream)
+            assert decoder is not None
+            found = reader.expire(now_ns)
+            outcomes = [(stream, self._outcome(decoder, stream, each)) for each in found]
+            self._add_outcomes(decoder, outcomes, rows)
+            if reader.unfinished == 0:
+                del self._readers[stream]
+        yield from self._message_items(rows)
+
     def _message_items(self, rows: WindowRows) -> Iterator[Item]:
         if "messages" in self._tables:
             for batch in rows.batches():
@@ -559,6 +624,17 @@ class CapturePipeline:
         self._selector.forget(gone)
         # Both directions: a stream without packets is not in `retired`, but has a protocol.
         self._coverage.forget(np.concatenate([retired, retired ^ 1]))
+
+
+def _by_packet(read: list[_Found]) -> list[_Found]:
+    """Return frames in the order of the packets with which they were found; a fault stays behind
+    the frame before it."""
+    arrivals: list[int] = []
+    for _, each, _ in read:
+        before = arrivals[-1] if arrivals else -1
+        arrivals.append(each.known if isinstance(each, Frame) else before)
+    order = sorted(range(len(read)), key=arrivals.__getitem__)
+    return [read[at] for at in order]
 
 
 @functools.cache

@@ -25,6 +25,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from wirelake.capture.decode.decryption import DecryptorState, Secret
+from wirelake.capture.tcp.assembly import Conflict
 
 from ..decode.messages import ENTRY, UNSEEN
 from ..decode.scalar import ReaderState
@@ -61,6 +62,8 @@ class PipelineState(msgspec.Struct, frozen=True):
     """By connection: the state of its decryptor."""
     secrets: tuple[list[Secret], list[str]] | None
     """The keys that were in captures, and the protocols that had keys; only in share 0, for all."""
+    conflicts: list[tuple[int, Conflict]] = []
+    """Streams of undecided connections, and retransmissions that differ."""
 
     def hashes(self) -> dict[int, int]:
         """Return the hashes of the connections that are held, by id.
@@ -90,8 +93,10 @@ class PipelineState(msgspec.Struct, frozen=True):
         numbers = column(self.coverage, "protocol", ENTRY)
         check(np.all((numbers >= UNSEEN) & (numbers < len(self.protocols))), "protocol")
         check(all(0 <= stream < streams for stream in self.readers), "readers")
+        check(all(0 <= stream < streams for stream, _ in self.conflicts), "conflicts")
         # A file number without a name would be an index error in the middle of a later run.
         referred = {file for each in self.readers.values() for file in each.files()}
+        referred.update(each.file for _, each in self.conflicts)
         check(referred <= self.front.files.keys(), "files")
 
 
@@ -113,6 +118,8 @@ class RestoredPipeline:
         """The names of the protocol numbers in `coverage`."""
         self.readers: dict[int, tuple[ReaderState, dict[int, int]]] = {}
         """By stream; with the map from saved to present file numbers."""
+        self.conflicts: list[tuple[int, Conflict]] = []
+        """Streams of undecided connections, and retransmissions that differ."""
         self.lifecycle: list[tuple[list[int], list[int]]] = []
         """Connections, and what `Lifecycle` knows of each."""
         self._states = states
@@ -156,3 +163,7 @@ class RestoredPipeline:
         for at, reader in state.readers.items():
             if part.streams[at] >= 0:
                 self.readers[int(part.streams[at])] = reader, part.files
+        for at, conflict in state.conflicts:
+            if part.streams[at] >= 0:
+                found = conflict._replace(file=part.files[conflict.file])
+                self.conflicts.append((int(part.streams[at]), found))

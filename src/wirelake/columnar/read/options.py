@@ -20,7 +20,15 @@ from wirelake.records.filter import compile_filter
 from wirelake.records.schema import schema
 from wirelake.wire.errors import did_you_mean, unknown
 
-__all__ = ["DERIVED", "PLAIN", "TABLES", "ReadOptions", "table_schema", "whole_schema"]
+__all__ = [
+    "DERIVED",
+    "PLAIN",
+    "SMALL_BYTES",
+    "TABLES",
+    "ReadOptions",
+    "table_schema",
+    "whole_schema",
+]
 
 PLAIN: Final = ("messages", "packets", "faults", "coverage")
 """Tables that the pipeline yields."""
@@ -28,6 +36,8 @@ DERIVED: Final = tuple(ENGINES)
 """Tables that are made from those of the pipeline (`wirelake.columnar.fold`)."""
 TABLES: Final = (*PLAIN, *DERIVED)
 """All tables that can be read."""
+SMALL_BYTES: Final = 32 << 20
+"""Captures of fewer bytes in total are read in one process: starting another would take longer."""
 
 
 @dataclass(frozen=True)

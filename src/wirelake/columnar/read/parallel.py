@@ -14,23 +14,24 @@ from __future__ import annotations
 import multiprocessing
 import os
 import queue
-import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import accumulate
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
 
+from wirelake.capture.processes import without_interrupts
+
 from ..fold.capture_fold import WAITING, CaptureFold
 from ..pipeline.pipeline import Item
+from ..scan.live import LiveInputs
 from ..tcp.frontend import WINDOW_BYTES
-from .options import DERIVED, PLAIN, ReadOptions
+from .options import DERIVED, PLAIN, SMALL_BYTES, ReadOptions
 from .reader import finished, merged, open_pipeline
 
 __all__ = [
@@ -40,13 +41,12 @@ __all__ = [
     "Progress",
     "Workers",
     "open_windows",
+    "read_live",
     "read_parallel",
     "read_windows",
 ]
 
 
-SMALL_BYTES: Final = 32 << 20
-"""Captures of fewer bytes in total are read here: starting a worker would take longer."""
 _MOST_JOBS: Final = 16
 """Every worker scans every packet; beyond this, scanning costs more than sharing saves."""
 _INFLATED: Final = 4
@@ -68,7 +68,9 @@ _Packed: TypeAlias = list[tuple[str, bytes | pa.Buffer]]
 # -- workers ----------------------------------------------------------------------------------
 
 
-def open_windows(files: Sequence[str], options: ReadOptions) -> Generator[Iterable[Item]]:
+def open_windows(
+    files: Sequence[str] | LiveInputs, options: ReadOptions
+) -> Generator[Iterable[Item]]:
     """Yield the windows of captures, in this process; with all faults, whatever the table."""
     yield from open_pipeline(files, options, also=("faults",)).windows()
 
@@ -132,16 +134,10 @@ class Workers:
                 worker.end()
 
     def _start(self) -> None:
-        # The first process that starts brings this one with it, which unblocks signals.
-        resource_tracker.ensure_running()
-        # A process inherits the signals that are blocked.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        with without_interrupts():
             for share in range(self._count):
                 options = replace(self._options, share=share, shares=self._count)
                 self._workers.append(_Worker(self._files, options))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _has_window(self) -> bool:
         more = {worker.has_window() for worker in self._workers}
@@ -345,13 +341,40 @@ def read_windows(
         windows = _watched(opened, on_faults, progress, marks)
         if count > 1 and chosen.table in FILTERED:
             chosen = replace(chosen, filter=None)
-        if chosen.table in PLAIN:
-            for window in windows:
-                yield finished(chosen, [window])
-        else:
-            read = finished(chosen, windows) if count == 1 else merged(chosen, windows)
-            for batch in read:
+        if count > 1 and chosen.table in DERIVED:
+            for batch in merged(chosen, windows):
                 yield iter([batch])
+        else:
+            yield from _finished_windows(chosen, windows)
+
+
+def read_live(
+    inputs: LiveInputs,
+    options: ReadOptions,
+    *,
+    on_faults: Faults | None = None,
+    on_messages: Callable[[int], None] | None = None,
+) -> Generator[Iterator[pa.RecordBatch]]:
+    """Yield the rows of live inputs as they become final, a window at a time, in this process.
+
+    They are the rows of a file with the same bytes. `on_messages` gets the number of messages that
+    were decoded for the table, whatever the filter. The inputs are closed with the iterator.
+    """
+    with closing(inputs), closing(open_windows(inputs, options)) as opened:
+        windows = _watched(opened, on_faults, None, (), on_messages)
+        yield from _finished_windows(options, windows, live=True)
+
+
+def _finished_windows(
+    options: ReadOptions, windows: Iterable[Iterable[Item]], *, live: bool = False
+) -> Generator[Iterator[pa.RecordBatch]]:
+    """Yield the rows of a table window by window; those of a derived one batch by batch."""
+    if options.table in PLAIN:
+        for window in windows:
+            yield finished(options, [window])
+    else:
+        for batch in finished(options, windows, live=live):
+            yield iter([batch])
 
 
 def _jobs(wanted: int | None, size: int, small: int) -> int:
@@ -370,17 +393,24 @@ def _watched(
     on_faults: Faults | None,
     progress: Progress | None,
     marks: Sequence[int],
+    on_messages: Callable[[int], None] | None = None,
 ) -> Iterator[Iterator[Item]]:
     for number, window in enumerate(windows):
-        yield _reported(window, on_faults)
+        yield _reported(window, on_faults, on_messages)
         if progress is not None:
             progress(marks[min(number, len(marks) - 1)], marks[-1])
 
 
-def _reported(window: Iterable[Item], on_faults: Faults | None) -> Iterator[Item]:
+def _reported(
+    window: Iterable[Item],
+    on_faults: Faults | None,
+    on_messages: Callable[[int], None] | None,
+) -> Iterator[Item]:
     for table, found in window:
         if table == "faults" and on_faults is not None:
             on_faults(found)
+        if table == "messages" and on_messages is not None:
+            on_messages(len(found))
         yield table, found
 
 

@@ -20,8 +20,10 @@ import pyarrow.compute as pc
 from wirelake.records.filter import compile_filter
 
 from ..fold.capture_fold import CaptureFold, Folded, merge_for
+from ..fold.fold import LATE_COLUMNS
 from ..pipeline.pipeline import CapturePipeline, Item
 from ..pipeline.window_rows import BATCH_ROWS
+from ..scan.live import LiveInputs
 from ..tcp.frontend import WINDOW_BYTES
 from .options import DERIVED, PLAIN, TABLES, ReadOptions, table_schema, whole_schema
 
@@ -58,7 +60,7 @@ def sources(table: str) -> tuple[str, ...]:
 
 
 def open_pipeline(
-    files: Sequence[str], options: ReadOptions, also: Sequence[str] = ()
+    files: Sequence[str] | LiveInputs, options: ReadOptions, also: Sequence[str] = ()
 ) -> CapturePipeline:
     """Return a pipeline for the sources of a table, and for the tables in `also`."""
     return CapturePipeline(
@@ -76,11 +78,17 @@ def open_pipeline(
     )
 
 
-def finished(options: ReadOptions, windows: Iterable[Iterable[Item]]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the table from windows of the pipeline: filtered, with chosen columns."""
+def finished(
+    options: ReadOptions, windows: Iterable[Iterable[Item]], *, live: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of the table from windows of the pipeline: filtered, with chosen columns.
+
+    With `live`, each row is yielded as soon as all of its columns that are read are final.
+    """
     if options.table in PLAIN:
         return _chosen(options, _plain(options, windows))
-    fold = CaptureFold(options.table, share=options.share, shares=options.shares)
+    early = live and not _columns_read(options) & LATE_COLUMNS
+    fold = CaptureFold(options.table, share=options.share, shares=options.shares, early=early)
     return merged(options, fold.windows(windows))
 
 
@@ -138,6 +146,16 @@ def _chosen(options: ReadOptions, batches: Iterable[pa.RecordBatch]) -> Iterator
 
 
 # -- columns ---------------------------------------------------------------------------------
+
+
+def _columns_read(options: ReadOptions) -> set[str]:
+    """Return the top-level columns of the result, and those of the filter."""
+    whole = whole_schema(options)
+    columns = whole.names if options.columns is None else options.columns
+    found = {name.partition(".")[0] for name in columns}
+    if options.filter is not None:
+        found |= compile_filter(options.filter, whole).columns
+    return found
 
 
 def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:

@@ -42,11 +42,11 @@ from wirelake.capture.format.items import (
 from wirelake.capture.format.reader import (
     BEGINS,
     MAGICS,
-    elements,
     read_bytes,
     read_pcap,
     read_pcapng,
     section_order,
+    unknown_file,
 )
 from wirelake.wire.paths import local_path
 
@@ -113,12 +113,13 @@ class PacketRows:
 class Scanner:
     """Reads one file from front to back. Raises OSError when it cannot be opened or read.
 
-    Without `facts`, facts are skipped, except those that open a connection.
+    Instead of a path it takes a feed, whose bytes may still arrive. Without `facts`, facts are
+    skipped, except those that open a connection.
     """
 
     def __init__(
         self,
-        path: str,
+        path: str | Feed,
         *,
         window_bytes: int,
         limits: Limits,
@@ -139,7 +140,7 @@ class Scanner:
         """Offset in the file at which the next window begins."""
         self.done = False
         """Whether the whole file has been read."""
-        self._read_file_header(path)
+        self._read_file_header()
 
     def close(self) -> None:
         """Close the file."""
@@ -163,7 +164,7 @@ class Scanner:
         self._feed.release(self.at)
         # For a mapped file this does nothing. A compressed file is decompressed up to the end of
         # the window, so that the kernel can run through without interruption.
-        self._feed.has(self.at, self._window_bytes)
+        self._feed.prefetch(self.at, self._window_bytes)
         self._expose(rows)
         stop = self.at + self._window_bytes
         # A window has one buffer, because row DATA refers to it. Reading on behind damage moves the
@@ -198,7 +199,7 @@ class Scanner:
 
     # -- beginning, end and damage of a file -------------------------------------------------
 
-    def _read_file_header(self, path: str) -> None:
+    def _read_file_header(self) -> None:
         head = self._feed.take(0, PCAP_HEADER_SIZE)
         if head[:4] in MAGICS:
             if len(head) < PCAP_HEADER_SIZE:
@@ -213,21 +214,23 @@ class Scanner:
             self._reader = Reader(section_order(head) or "little", self._limits)
         else:
             # Neither pcap nor pcapng: the reference reports the whole file as one fault.
-            for element in elements(path, limits=self._limits):
+            for element in unknown_file(self._feed):
                 self._add(element)
             self.done = True
 
     def _finish(self) -> None:
         """End the file; it is a fault when that is inside a block."""
-        if self._feed.known_end() > self.at or self._feed.ending:
+        incomplete = self._feed.known_end() > self.at or self._feed.ending
+        if incomplete and not self._feed.stopped:
             self._items.append(cut_off(self._feed, self.at))
         self.done = True
 
     def _read_more(self, rows: PacketRows) -> None:
         """Read on because the buffer does not hold even one block; end the file if it ends."""
         known = self._feed.known_end()
-        # As much as the largest block, so that one call is always enough.
-        self._feed.has(self.at, self._limits.block_bytes + PCAP_RECORD_SIZE)
+        # As much as the largest block, so that one call is always enough for a file.
+        most = self._limits.block_bytes + PCAP_RECORD_SIZE
+        self._feed.read_more(self.at, most)
         if self._feed.known_end() == known:
             self._finish()
         self._expose(rows)
@@ -338,10 +341,13 @@ class _MappedFeed(Feed):
 class Source:
     """An open capture file. Raises OSError when it cannot be opened."""
 
-    def __init__(self, path: str, limits: Limits):
+    def __init__(self, path: str | Feed, limits: Limits):
         self._stack = ExitStack()
-        self.feed = _map(path) or self._stack.enter_context(open_feed(path, limits))
+        self.feed = path if isinstance(path, Feed) else self._opened(path, limits)
         """The file as the functions of `capture.format` read it; `base` is the array's offset."""
+
+    def _opened(self, path: str, limits: Limits) -> Feed:
+        return _map(path) or self._stack.enter_context(open_feed(path, limits))
 
     def array(self) -> NDArray[np.uint8]:
         """Return the buffered part of the file."""

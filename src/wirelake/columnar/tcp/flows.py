@@ -26,7 +26,7 @@ from wirelake.capture.tcp.assembly import FIN, RST, SYN
 from wirelake.capture.tcp.connections import CONFIRMING_BYTES, GRACE_NS
 from wirelake.records.tunnels import FNV_BASIS, FNV_PRIME
 
-from ..jit.options import Int, S, U, inline, kernel
+from ..jit.options import Int, S, U, inline, kernel, record
 from ..scan.blocks import MARK_C2S, MARK_RECORDED, MARK_S2C, RECORDED, TS
 from ..scan.headers import (
     ACK,
@@ -68,7 +68,7 @@ __all__ = [
     "rebuild_index",
 ]
 
-CONNECTION: Final = np.dtype(
+CONNECTION: Final = record(
     [
         ("id", "i8"),
         ("recorded", "i8"),
@@ -91,7 +91,6 @@ CONNECTION: Final = np.dtype(
         ("in_share", "u1"),
         ("drop_reason", "u1"),
     ],
-    align=True,
 )
 """A connection. `recorded` is the recorder's id or 0, `over_ns` when it ended or, while it is open,
 when it began; `tag` its hash in the index, `hash` the one that determines its share, `state` the

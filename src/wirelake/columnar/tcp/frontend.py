@@ -16,20 +16,23 @@ the whole pipeline took 290 to 390 MB for captures of 0.2 to 2 GB
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from wirelake.capture.decode.protocol_selector import OPEN_FACT
+from wirelake.capture.decode.streams import SEARCH_NS
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Fact, Secrets
-from wirelake.capture.tcp.assembly import RST
+from wirelake.capture.tcp.assembly import OVERDUE_NS, RST, WAITING_NS, SourceClock
 from wirelake.capture.tcp.connections import LIMIT
 
 from ..scan.blocks import TS
 from ..scan.headers import FLAGS
+from ..scan.live import LiveInputs
 from ..scan.scanner import FileItem, PacketRows, Scanner
 from ..state_format import batch_of
 from . import flows, stream_order
@@ -56,6 +59,7 @@ _ENDING: Final = np.array(
 
 class FrontEnd:
     """Reads files one after the other, as one capture: a connection may continue in the next file.
+    Live inputs are read at the same time, as one capture, too.
 
     `ports` are server ports: they decide who is the client when no SYN was captured. With `shares`,
     only the connections of one share are read. Packets without a connection, facts and faults of
@@ -67,7 +71,7 @@ class FrontEnd:
 
     def __init__(
         self,
-        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | LiveInputs,
         *,
         ports: Collection[int],
         window_bytes: int = WINDOW_BYTES,
@@ -83,11 +87,18 @@ class FrontEnd:
             raise ValueError(f"invalid share {share}; expected 0 to {shares - 1}")
         if window_bytes < 1 or connections < 1:
             raise ValueError("invalid window_bytes or connections; expected 1 or more")
-        several = [paths] if isinstance(paths, str | os.PathLike) else paths
+        self._live = paths if isinstance(paths, LiveInputs) else None
+        several: Sequence[str | os.PathLike[str]]
+        if isinstance(paths, LiveInputs):
+            several = paths.paths
+        else:
+            several = [paths] if isinstance(paths, str | os.PathLike) else paths
         earlier = [] if resumed is None else resumed.files
         self._first_file = len(earlier)
         self.paths = [*earlier, *(os.fspath(path) for path in several)]
         """The files, earlier ones first; streams and pieces refer to them by number."""
+        self.open_files = set(range(self._first_file, len(self.paths)))
+        """The files that windows to come may belong to, as far as they have been opened."""
         self._window_bytes = window_bytes
         self._share = share
         self._limits = limits
@@ -102,6 +113,7 @@ class FrontEnd:
         self._gathered: Gathered | None = None
         self._number = 0
         self._window_ns = 0
+        self._clock = SourceClock()
         self._packets = 0
         self.undecided = np.empty(0, np.int32)
         """Connections, by slot, without a protocol yet: when one of their streams continues, kept
@@ -111,27 +123,41 @@ class FrontEnd:
             self._reassembler.restore(resumed.assemblers)
             self._carry = join_carries(self._tracker.streams, *resumed.carries)
             self._packets = resumed.packets
+            self._clock = SourceClock(resumed.source_ns, resumed.last_ns)
 
     def windows(self, *, last: bool = True) -> Iterator[Window]:
         """Yield the windows; with `last`, also the one of `end`.
 
         Raises OSError when a file cannot be opened or read.
         """
+        with closing(self._scanned()) as scanned:
+            for file, rows in scanned:
+                packets = self._next_packets(rows, file)
+                yield self._window(self.paths[file], packets, rows.items)
+        if last:
+            yield self.end()
+
+    def _scanned(self) -> Generator[tuple[int, PacketRows]]:
+        """Yield the packets of each window, and the number of its file."""
+        if self._live is not None:
+            scanned = self._live.windows(limits=self._limits, facts=self._facts)
+            with closing(scanned):
+                for number, rows in scanned:
+                    yield self._first_file + number, rows
+            return
         for file in range(self._first_file, len(self.paths)):
-            path = self.paths[file]
+            self.open_files = {file}
             scanner = Scanner(
-                path,
+                self.paths[file],
                 window_bytes=self._window_bytes,
                 limits=self._limits,
                 facts=self._facts,
             )
             try:
                 for rows in scanner.windows():
-                    yield self._window(path, self._next_packets(rows, file), rows.items)
+                    yield file, rows
             finally:
                 scanner.close()
-        if last:
-            yield self.end()
 
     def end(self) -> Window:
         """Return the last window: it has no packets, and ends the streams that are open."""
@@ -158,6 +184,10 @@ class FrontEnd:
         """Return the streams with bytes behind a hole, and when the first of them came."""
         return self._reassembler.waiting()
 
+    def first_waiting(self, stream: int) -> int | None:
+        """Return the number of the first packet with bytes of a stream that wait behind a hole."""
+        return self._reassembler.first_waiting(stream)
+
     def at_last_time(self, window: Window) -> dict[int, int]:
         """Return the open connections with packets of the latest time of a window, and that time.
 
@@ -176,10 +206,21 @@ class FrontEnd:
         of them came."""
         carried = self._tracker.streams["carry_row"][streams]
         kept = carried >= 0
-        return {
-            stream: self._carry.since_ns(carry)
-            for stream, carry in zip(streams[kept].tolist(), carried[kept].tolist(), strict=True)
-        }
+        since_ns = self._carry.since_ns(carried[kept])
+        return dict(zip(streams[kept].tolist(), since_ns.tolist(), strict=True))
+
+    @property
+    def overdue_ns(self) -> int:
+        """The time before which no further bytes of any stream were captured.
+
+        The next packet of a stream may be out of order of time, and bytes may wait for a hole.
+        """
+        return self._clock.overdue_ns - WAITING_NS
+
+    @property
+    def sniffable_ns(self) -> int:
+        """The protocol of connections whose first byte is not later than this is decided now."""
+        return self.overdue_ns - SEARCH_NS
 
     # -- saving --------------------------------------------------------------------------------
 
@@ -212,6 +253,8 @@ class FrontEnd:
             self._carry.save(places),
             {at: each.save() for at, each in assemblers.items()},
             {number: self.paths[number] for number in sorted(files)},
+            self._clock.now_ns,
+            self._clock.last_ns,
         )
         return saved, numbers
 
@@ -236,6 +279,7 @@ class FrontEnd:
         self._begin_window()
         self._number += 1
         self._window_ns = int(packets.packet_i64[TS, : packets.count].max(initial=0))
+        self._advance_clock(packets)
         # The order matters: `assign` drops connections, `follow` uses their streams once more,
         # `reassemble` takes what `follow` left, and only then are streams of dropped connections
         # ended, so that bytes of this window still count.
@@ -255,8 +299,12 @@ class FrontEnd:
         retired = self._tracker.held_streams() if last else self._tracker.dropped_streams()
         reset = self._end_reset(packets)
         cut_off = np.concatenate([reset, self._end(retired, last)])
-        ended = np.concatenate([ending, np.array(late, np.int32), cut_off])
-        activated = self._activated(cut_off)
+        # After all packets of the window: those of the stream itself come first.
+        expired, closed = self._reassembler.expire(packets, table)
+        table["ending"][closed] = stream_order.CLOSED
+        table["state"][closed] |= stream_order.END_REPORTED
+        ended = np.concatenate([ending, np.array([*late, *closed], np.int32), cut_off])
+        activated = self._activated(np.concatenate([cut_off, np.array(expired, np.int32)]))
         peers = self._undecided_peers()
         self._gathered = gather(
             packets,
@@ -278,6 +326,19 @@ class FrontEnd:
             retired=retired,
             conflicts=self._reassembler.conflicts,
         )
+
+    def _advance_clock(self, packets: Packets) -> None:
+        """Advance the clock by all packets of a window."""
+        if not packets.count:
+            return
+        clock, times = self._clock, packets.packet_i64[TS, : packets.count]
+        earlier = np.minimum(times, np.append(clock.last_ns, times[:-1]))
+        reached = np.maximum.accumulate(np.append(clock.now_ns, earlier))[1:]
+        later = np.maximum(times, np.append(clock.last_ns, times[:-1]))
+        if (reached - later > OVERDUE_NS).any():  # it goes back, which is rare
+            reached = np.array([clock.advance(ts_ns) for ts_ns in times.tolist()], np.int64)
+        self._clock = SourceClock(int(reached[-1]), int(times[-1]))
+        packets.reached_ns = reached
 
     def _begin_window(self) -> None:
         """Apply what the caller kept and dropped of the last window, and free its buffers.
@@ -344,14 +405,18 @@ class FrontEnd:
             self._reassembler.end_stream(table, stream)
 
     def _undecided_peers(self) -> NDArray[np.int32]:
-        """Return streams of undecided connections with kept bytes whose peer continues here.
+        """Return streams of undecided connections with kept bytes whose peer continues here, or
+        whose protocol is to be decided now.
 
         The first bytes of either direction may decide the protocol, so both are needed at once.
         """
         table = self._tracker.streams
         streams = both_streams(self.undecided)
-        kept = table["carry_row"][streams] >= 0
-        found: NDArray[np.int32] = streams[kept & (table["window"][streams ^ 1] == self._number)]
+        streams = streams[table["carry_row"][streams] >= 0]
+        since_ns = self._carry.since_ns(table["carry_row"][streams])
+        overdue = np.isin(streams >> 1, streams[since_ns <= self.sniffable_ns] >> 1)
+        wanted = overdue | (table["window"][streams ^ 1] == self._number)
+        found: NDArray[np.int32] = streams[wanted]
         return found
 
     def _activated(self, streams: NDArray[np.int32]) -> NDArray[np.int32]:

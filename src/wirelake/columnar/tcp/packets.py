@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from wirelake.capture.tcp.assembly import OVERDUE_NS
 
 from ..jit.options import Int, S, U, inline, kernel
 from ..scan import blocks, headers
@@ -58,6 +61,8 @@ class Packets:
         self.stream = np.empty(count, np.int32)
         self.in_order = np.empty(count, np.uint8)
         """Whether the payload was next in its stream."""
+        self.reached_ns = np.zeros(count, np.int64)
+        """The time that the capture has reached with each packet; see `SourceClock`."""
         self.previous = np.empty(count, np.int32)
         """For streams with an assembler: the packet with payload before this one, or -1."""
         headers.extract(
@@ -71,6 +76,17 @@ class Packets:
             self.header_u8,
             self.addresses,
         )
+
+    @functools.cached_property
+    def _peaks(self) -> NDArray[np.intp]:
+        """The packets after which the time that the capture has reached goes back."""
+        return np.flatnonzero(self.reached_ns[1:] < self.reached_ns[:-1])
+
+    def overdue_ns(self, after: int, until: int) -> int:
+        """Return the latest `SourceClock.overdue_ns` behind one packet, up to another."""
+        first, stop = np.searchsorted(self._peaks, [after + 1, until])
+        latest = self.reached_ns[[*self._peaks[first:stop], until]].max()
+        return int(latest) - OVERDUE_NS
 
     def segment(self, i: int) -> AssemblerInput:
         """Return a packet as input of an assembler."""

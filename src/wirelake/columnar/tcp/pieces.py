@@ -302,9 +302,9 @@ class Carry:
         """Copy rows into the bytes and pieces of a window."""
         _copy_rows(self, rows, to, to_piece, target, pieces)
 
-    def since_ns(self, row: int) -> int:
-        """Return when the first bytes of a row came."""
-        return int(self.pieces.columns[PIECE_TS, self.first[row]])
+    def since_ns(self, rows: NDArray[np.int32]) -> Ints:
+        """Return when the first bytes of rows came."""
+        return np.asarray(self.pieces.columns[PIECE_TS, self.first[rows]])
 
     def files(self) -> set[int]:
         """Return the columns of the files that it refers to."""

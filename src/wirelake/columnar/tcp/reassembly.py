@@ -9,7 +9,7 @@ and conflicts are written only once, in `wirelake.capture.tcp.assembly`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from wirelake.capture.tcp.assembly import (
     FIN,
     RECENT_BYTES,
+    WAITING_NS,
     Conflict,
     Counters,
     Data,
@@ -81,6 +82,8 @@ class Reassembler:
         self._assemblers: dict[int, Assembler] = {}
         self._active: set[int] = set()
         """Streams in which segments wait, so that the assembler gets every segment."""
+        self._followed: dict[int, int] = {}
+        """By stream: the last packet that an assembler got, in this window."""
         self.reassembled: dict[int, Reassembled] = {}
         """By stream, for this window."""
         self.conflicts: list[tuple[int, Conflict]] = []
@@ -90,6 +93,7 @@ class Reassembler:
         """Begin a window: forget the results of the last one."""
         self.reassembled = {}
         self.conflicts = []
+        self._followed = {}
 
     def forget(self, streams: Iterable[int]) -> None:
         """Forget streams of dropped connections."""
@@ -112,6 +116,12 @@ class Reassembler:
         since = {stream: self._assemblers[stream].waiting_since_ns for stream in self._active}
         return {stream: ts_ns for stream, ts_ns in since.items() if ts_ns is not None}
 
+    def first_waiting(self, stream: int) -> int | None:
+        """Return the number of the first packet with bytes that wait behind a hole."""
+        if stream not in self._active:
+            return None
+        return min(self._assemblers[stream].waiting_arrivals(), default=None)
+
     def reassemble(
         self, packets: Packets, table: NDArray[Any], disordered: NDArray[np.int32]
     ) -> list[int]:
@@ -130,9 +140,6 @@ class Reassembler:
         ):
             record = StreamRecord(table, number)
             before = record.state
-            # The bit lasts for one window. Whether the kernel may follow the stream again is
-            # decided below, by `hand_over`.
-            record.state &= ~stream_order.OUT_OF_ORDER
             self._follow(packets, table, number, record, indices)
             if (
                 record.state & (stream_order.FINISHED | stream_order.WAS_RESET)
@@ -140,6 +147,34 @@ class Reassembler:
             ):
                 ended.append(number)
         return ended
+
+    def expire(self, packets: Packets, table: NDArray[Any]) -> tuple[list[int], list[int]]:
+        """Give up holes that are overdue; return the streams, and those of them that end by it.
+
+        The next packet of the stream would do the same, but it may never come, and what is captured
+        on other connections must not wait for it.
+        """
+        expired: list[int] = []
+        ended: list[int] = []
+        for number in sorted(self._active) if packets.count else ():
+            assembler = self._assemblers[number]
+            since_ns = assembler.hole_ns
+            followed, last = self._followed.get(number, -1), packets.count - 1
+            if since_ns is None or followed == last:
+                continue
+            overdue_ns = packets.overdue_ns(followed, last)
+            if overdue_ns - since_ns < WAITING_NS:
+                continue
+            record = StreamRecord(table, number)
+            before = record.state
+            self._collect(record, number, assembler, assembler.expire(overdue_ns))
+            assembler.hand_over(record)
+            if not assembler.needs_every_segment:
+                self._active.discard(number)
+            expired.append(number)
+            if record.state & stream_order.FINISHED and not before & stream_order.END_REPORTED:
+                ended.append(number)
+        return expired, ended
 
     def update_assemblers(
         self, packets: Packets, table: NDArray[Any], active: NDArray[np.int32]
@@ -173,7 +208,7 @@ class Reassembler:
         assembler = self._assembler(packets, record, number)
         # The kernel and the assembler alternate: the kernel takes runs in order, the assembler
         # every segment from one out of order until the hole before it is filled or given up.
-        at = 0
+        at, before = 0, -1
         while at < len(indices):
             # Give the kernel a chance after every segment: usually one hole is filled and the rest
             # of the window is in order.
@@ -190,8 +225,12 @@ class Reassembler:
             # where the kernel takes a few ns.
             segment = packets.segment(int(indices[at]))
             assembler.set_arrival(segment.arrival)
+            index = int(indices[at])
+            overdue_ns = packets.overdue_ns(before, index)
+            self._collect(record, number, assembler, assembler.expire(overdue_ns))
             self._collect(record, number, assembler, assembler.feed(*segment.arguments))
-            at += 1
+            at, before = at + 1, index
+        self._followed[number] = before
         assembler.hand_over(record)
         (self._active.add if assembler.needs_every_segment else self._active.discard)(number)
 
@@ -336,6 +375,10 @@ class Assembler(StreamAssembler):
     """An assembler that takes over from the kernel, and hands over to it."""
 
     __slots__ = ()
+
+    def waiting_arrivals(self) -> Iterator[int]:
+        """Yield the numbers of the packets with bytes that wait."""
+        return (each.arrival for each in self._waiting)
 
     def save(self) -> AssemblerState:
         """Return a copy of the whole state."""

@@ -50,6 +50,7 @@ _PER_WINDOW: Final = (
     "window_pieces",
     "last_packet",
     "carry_row",
+    "out_of_order",
 )
 STREAM_COLUMNS: Final = tuple(n for n in STREAM.names or () if n not in _PER_WINDOW)
 """The saved fields of a stream."""
@@ -73,6 +74,10 @@ class FrontState(msgspec.Struct, frozen=True):
     """By stream: those of streams that ever had a segment out of order."""
     files: dict[int, str]
     """The files that this state or a `PipelineState` around it refers to, by number."""
+    source_ns: int = 0
+    """The time that the capture has reached; see `SourceClock`."""
+    last_ns: int = 0
+    """The time of the last packet."""
 
     def check(self) -> None:
         """Raise StateError when a number is out of range."""
@@ -118,6 +123,7 @@ class RestoredFront:
             raise StateError("state: expected those of all shares, saved after the same file")
         self._share, self._shares = share, shares
         self.now_ns = states[0].now_ns
+        self.source_ns, self.last_ns = states[0].source_ns, states[0].last_ns
         self.packets = states[0].packets
         self.connections = np.zeros(total, flows.CONNECTION)
         """Of all shares, the longest idle first."""

@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from wirelake.capture.tcp.assembly import FIN, RST, SYN
 
-from ..jit.options import Int, S, U, inline, kernel
-from ..scan.blocks import TS
+from ..jit.options import Int, S, U, inline, kernel, record
+from ..scan.blocks import MARK_CONTINUES, MARK_RECORDED, TS
 from ..scan.headers import FLAGS, MISSING, PAYLOAD_BYTES, SEQ
 
 __all__ = [
@@ -32,8 +32,8 @@ __all__ = [
     "HAS_ASSEMBLER",
     "IGNORED",
     "IN_ASSEMBLER",
+    "JOINED",
     "OPEN",
-    "OUT_OF_ORDER",
     "REPLACED",
     "RESET",
     "STARTED",
@@ -45,7 +45,7 @@ __all__ = [
     "store_stream",
 ]
 
-STREAM: Final = np.dtype(
+STREAM: Final = record(
     [
         ("connection", "i8"),
         ("first_ns", "i8"),
@@ -69,12 +69,13 @@ STREAM: Final = np.dtype(
         ("state", "u1"),
         ("direction", "u1"),
         ("ending", "u1"),
+        ("out_of_order", "u1"),
     ],
-    align=True,
 )
 """A stream: its counters; `position` and `next_seq` of the next byte; its row in the carry, or -1;
 how it ended. And for the window with the number `window`: its new bytes and pieces, where the next
-of them are copied to, and its last packet with payload (if it has an assembler).
+of them are copied to, its last packet with payload (if it has an assembler), and whether it has a
+segment out of order.
 
 The fields of a window are reset when a stream is first seen in a window, not all of them when a
 window begins: of up to 262,144 connections, a window has packets of few."""
@@ -86,11 +87,11 @@ IN_ASSEMBLER: Final = 8
 HAS_ASSEMBLER: Final = 16
 IGNORED: Final = 32
 END_REPORTED: Final = 64
-OUT_OF_ORDER: Final = 128
+JOINED: Final = 128
 """Bits of `state`: the first sequence number is known; FIN was reached; the stream was reset;
 segments wait in its assembler, which gets every segment; it has an assembler, which needs the last
-delivered bytes; its bytes are ignored; its end was reported; this window has a segment out of
-order.
+delivered bytes; its bytes are ignored; its end was reported; its first byte may be inside of a
+frame, because its beginning was not captured.
 """
 
 ENDINGS: Final = ("", "closed", "reset", "expired", "replaced", "evicted", "open")
@@ -113,6 +114,7 @@ def follow_streams(
     window: int,
     file: int,
     packet_i64: NDArray[np.int64],
+    marks: NDArray[np.uint8],
     header_i64: NDArray[np.int64],
     header_i32: NDArray[np.int32],
     header_u32: NDArray[np.uint32],
@@ -161,7 +163,7 @@ def follow_streams(
             table[U(number ^ 1)].ending = RESET
         # From the first segment out of order on, the rest of the window goes to the assembler: it
         # alone knows the position after it.
-        if found.state & OUT_OF_ORDER:
+        if found.window == window and found.out_of_order:
             disordered[U(counts[N_DISORDERED])] = i
             counts[N_DISORDERED] += 1
             continue
@@ -171,12 +173,20 @@ def follow_streams(
         )
         if step == _NOTHING and found.state == was:
             continue
+        # A recorder's packet begins with a frame, unless it is marked.
+        if (
+            found.state & STARTED > was & STARTED
+            and not header_u8[FLAGS, i] & SYN
+            and marks[i] & (MARK_RECORDED | MARK_CONTINUES) != MARK_RECORDED
+        ):
+            found.state |= JOINED
         # First activity of the stream in this window: its window fields are those of an older one.
         if found.window != window:
             found.window = window
             found.window_bytes = 0
             found.window_pieces = 0
             found.last_packet = -1
+            found.out_of_order = 0
             active[U(counts[N_ACTIVE])] = number
             counts[N_ACTIVE] += 1
         if step == _DATA:
@@ -192,7 +202,7 @@ def follow_streams(
                 found.window_bytes += payload
                 found.window_pieces += 1
         elif step == _DISORDER:
-            found.state |= OUT_OF_ORDER
+            found.out_of_order = 1
             disordered[U(counts[N_DISORDERED])] = i
             counts[N_DISORDERED] += 1
         if found.state & (FINISHED | WAS_RESET) and not found.state & END_REPORTED:

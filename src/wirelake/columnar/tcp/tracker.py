@@ -90,6 +90,7 @@ class Tracker:
             window,
             packets.file,
             packets.packet_i64,
+            packets.marks,
             packets.header_i64,
             packets.header_i32,
             packets.header_u32,

@@ -21,7 +21,7 @@ from .flows import OTHER_SHARE
 from .gather import Gathered
 from .packets import Packets
 from .pieces import ARRIVAL, FILE_OFFSET, PIECE_TS, START
-from .stream_order import ENDINGS
+from .stream_order import ENDINGS, JOINED
 from .tracker import Tracker
 
 __all__ = ["DIRECTIONS", "ENDINGS", "NOTES", "Streams", "Window"]
@@ -105,6 +105,11 @@ class Streams:
     def ending(self) -> NDArray[np.uint8]:
         """How the stream ended, as an index into `ENDINGS`."""
         return self._tracker.streams["ending"]
+
+    def joined(self, streams: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return whether the first byte may be inside of a frame: the beginning of the stream was
+        not captured."""
+        return np.asarray(self._tracker.streams["state"][streams] & JOINED != 0)
 
     def family(self, streams: NDArray[np.int32]) -> NDArray[np.uint8]:
         """Return the IP version, 4 or 6."""

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from wirelake.protocols.binding import is_loopback
 
 from ..errors import HubError
+from ..net.acceptor import charged_address
 from ..roles import Role
 from ..store.accounts import expiry_of, token_hash
 from .http import error_response
@@ -88,7 +89,7 @@ class Access:
                 "expected the header Authorization: Bearer <content of admin.token>",
             )
         # As for clients, the delay of an address comes before the check of the token.
-        address = "" if request.client is None else request.client.host
+        address = "" if request.client is None else charged_address(request.client.host)
         await self._delay(address)
         grant = self._find(token_hash(token.strip()))
         authority = self._hub.authority
@@ -180,10 +181,9 @@ def host_allowed(host: str, bound: str, hosts: Sequence[str]) -> bool:
 
 
 def _without_port(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
     name, colon, port = host.rpartition(":")
-    return name if colon and port.isdigit() else host
+    name = name if colon and port.isdigit() else host
+    return name[1:-1] if name.startswith("[") and name.endswith("]") else name
 
 
 def _is_address(name: str) -> bool:

@@ -18,7 +18,7 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
@@ -63,6 +63,7 @@ def make_app(hub: Hub, token: str) -> Starlette:
     handlers: dict[Any, Any] = {
         HubError: _hub_error,
         HTTPException: _http_error,
+        ClientDisconnect: _disconnected,
         Exception: _exception,
     }
     middleware = [Middleware(HostCheck, hub=hub)]
@@ -113,6 +114,11 @@ async def _hub_error(_: Request, error: HubError) -> Response:
 async def _http_error(_: Request, error: HTTPException) -> Response:
     code = _STATUS_CODES.get(error.status_code, "bad_arguments")
     return JsonResponse({"error": code, "message": error.detail}, status_code=error.status_code)
+
+
+async def _disconnected(_: Request, __: ClientDisconnect) -> Response:
+    """Answer a request whose body ended early; nobody may read it."""
+    return error_response(HubError("bad_arguments", "body: ended early"))
 
 
 async def _exception(_: Request, __: Exception) -> Response:

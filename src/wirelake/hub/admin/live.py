@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from wirelake.records import ENGINES
 from wirelake.records.exact_json import exact
@@ -60,14 +61,31 @@ async def tail(request: Request) -> Response:
     readers: set[TailReader] = request.app.state.readers
     if len(readers) >= hub.limits.tail_watchers:
         raise HubError("too_busy", f"maximum of {hub.limits.tail_watchers} readers reached")
-    headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     reader = TailReader(
         chosen, protocol=protocol, with_bytes=with_bytes, connections=hub.connections
     )
     granted: Callable[[], bool] = request.state.still_granted
-    return StreamingResponse(
-        _events(hub, readers, reader, granted), media_type="text/event-stream", headers=headers
-    )
+    return _Stream(_events(hub, reader, granted), readers, reader)
+
+
+class _Stream(StreamingResponse):
+    """The response to a reader, which is counted until it ends."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], readers: set[TailReader], reader: TailReader):
+        super().__init__(events, headers={"cache-control": "no-store", "x-accel-buffering": "no"})
+        # Counted now, not when its events begin: requests that arrive together would all be
+        # accepted.
+        readers.add(reader)
+        self._readers, self._reader = readers, reader
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the events."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._readers.discard(self._reader)
 
 
 class TailReader:
@@ -131,11 +149,10 @@ class TailReader:
 
 
 async def _events(
-    hub: Hub, readers: set[TailReader], reader: TailReader, granted: Callable[[], bool]
+    hub: Hub, reader: TailReader, granted: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
     decoder = shared_decoder(hub.tap, hub.config.gateway.dialect)
     decoder.watchers.append(reader)
-    readers.add(reader)
     try:
         yield b": messages as they cross the hub\n\n"
         check_at = hub.loop.time() + _KEEPALIVE_S
@@ -148,7 +165,6 @@ async def _events(
                     return
             yield found
     finally:
-        readers.discard(reader)
         _leave(hub, decoder, reader)
 
 

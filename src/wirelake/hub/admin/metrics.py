@@ -146,6 +146,9 @@ class HubCollector(Collector):
         )
         topics = len(self._hub.topics.registry.topics)
         yield _gauge("topics", "Topics with subscribers.", topics)
+        yield _gauge(
+            "idempotency_keys", "Idempotency keys kept.", self._hub.topics.publisher.keys.total
+        )
         try:
             size = store.size()
         except HubError:  # the database cannot be read: `store_failures` counts it

@@ -70,7 +70,7 @@ class Varz(msgspec.Struct, kw_only=True):
     handshake_failures: dict[str, dict[str, int]]
     """Connections that ended before their TLS handshake was complete, by protocol and reason."""
     buffered_bytes: int
-    """Bytes in memory for peers: incomplete messages, running calls, what slow peers have not
+    """Bytes in memory for peers: incomplete messages, running calls, what peers have not
     read."""
     auth_failures: dict[str, int]
     """Failed sign-ons, by protocol."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
+import resource
 import secrets
 import socket
 from collections import Counter
@@ -23,7 +25,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..auth import read_secret
 from ..config import Config, ConfigError
-from ..net.acceptor import Acceptor
+from ..net.acceptor import Acceptor, charged_address
 from ..net.listener import ServerContext, tls_context
 from .app import make_app
 from .http import JsonResponse
@@ -39,7 +41,17 @@ _MIN_TOKEN: Final = 16
 """Minimum length of a token that was chosen by hand."""
 _RESERVE: Final = 16
 """Connections beyond `admin.connections`, for health probes only."""
+_OTHER_DESCRIPTORS: Final = 64
+"""Descriptors that are not of connections: listening sockets, the store, recordings, and those of
+connections that were just closed. A hub has 27 without any connection."""
+_PER_TURN: Final = 8
+"""Connections accepted in one turn of the loop: the descriptors of those that are closed for them
+are free only some turns later."""
 _PROBES: Final = frozenset({"/healthz", "/readyz"})
+_log = logging.getLogger("uvicorn.error.requests")
+_log.setLevel(logging.ERROR)
+"""Without a warning for each request that is not HTTP: a peer could fill the disk with them. They
+are counted."""
 _SHUTDOWN_S: Final = 1
 """How long running requests may take when the hub shuts down."""
 
@@ -81,6 +93,7 @@ class _HttpConnection(H11Protocol):
         """Whether `connection_made` was called."""
         self._server = server
         self._paused_since = 0.0
+        self.logger = _log
 
     @property
     def awaits_bytes(self) -> bool:
@@ -115,6 +128,11 @@ class _HttpConnection(H11Protocol):
         """Begin to wait for the next request."""
         self.since = self.loop.time()
         super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP, and count it."""
+        self._server.hub.counters.failed("admin", "bad_request")
+        super().send_400_response(msg)
 
     def pause_writing(self) -> None:
         """The peer reads too slowly."""
@@ -188,7 +206,13 @@ class AdminServer:
         # No spare descriptors: those that other listeners leave are for this one.
         context = self.hub.context
         self._acceptor = Acceptor(
-            "admin", self, context.loop, context.active_limits, context.counters, spare=0
+            "admin",
+            self,
+            context.loop,
+            context.active_limits,
+            context.counters,
+            spare=0,
+            per_turn=_PER_TURN,
         )
         try:
             await self._acceptor.open(self.settings.host, self.settings.port, self._tls)
@@ -210,7 +234,7 @@ class AdminServer:
 
     def prepare_reload(self, config: Config) -> Callable[[], None]:
         """Read the certificates; return the function that applies the reload. ConfigError."""
-        if self._tls is None:
+        if self._tls is None or config.admin.tls is None:
             return lambda: None
         return self._tls.prepare(config.admin.tls)
 
@@ -219,19 +243,22 @@ class AdminServer:
         if len(self._connections) > self.settings.connections and scope["path"] not in _PROBES:
             busy = {"error": "too_busy", "message": "all connections are in use"}
             await JsonResponse(busy, status_code=503)(scope, receive, send)
-        else:
-            await self._app(scope, receive, send)
+            return
+        # uvicorn logs the scope that it has: without the query, which may have a token in it.
+        request = dict(scope)
+        scope["query_string"] = b""
+        await self._app(request, receive, send)
 
     # -- connections -------------------------------------------------------------------------
 
     def accept(self, address: str) -> asyncio.Protocol | None:
         """Return a new connection, for which another may be closed; None when all are in use."""
-        if len(self._connections) >= self.settings.connections:
-            self._make_room()
+        if len(self._connections) >= self._most:
+            self._close_idle()
         if self._server is None or len(self._connections) >= self.settings.connections + _RESERVE:
             self.hub.counters.refused["admin_connections"] += 1
             return None
-        connection = _HttpConnection(self, address, self._server)
+        connection = _HttpConnection(self, charged_address(address), self._server)
         self._connections[connection] = None
         self.hub.context.deadlines.add(connection)
         return connection
@@ -243,7 +270,18 @@ class AdminServer:
             self.forget(protocol)
         return protocol.made
 
-    def _make_room(self) -> None:
+    @property
+    def _most(self) -> int:
+        """How many connections there may be before idle ones are closed."""
+        # Fewer than configured when descriptors are few: without one, nothing is accepted, and a
+        # probe would wait behind a flood until its connections are too slow.
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        table = self.hub.table
+        used = table.count + len(table.lingering) + _OTHER_DESCRIPTORS
+        free = soft - used if soft != resource.RLIM_INFINITY else self.settings.connections
+        return min(self.settings.connections, max(free, 1))
+
+    def _close_idle(self) -> None:
         """Close the oldest connection that waits for its peer, of the address with most."""
         # By address: a probe that comes from elsewhere than a flood is never closed for it.
         waiting = [each for each in self._connections if each.awaits_peer]

@@ -153,7 +153,7 @@ class CometConnection(Connection):
     protocol: ClassVar[str] = "comet"
     acks_all: ClassVar[bool] = BINDING.inbox
 
-    __slots__ = ("_handling_event", "_resend_from", "environ")
+    __slots__ = ("_environ_bytes", "_handling_event", "_resend_from", "environ")
 
     listener: CometListener
     session: ServerSession
@@ -162,6 +162,7 @@ class CometConnection(Connection):
         super().__init__(listener)
         self.environ: ReportEnviron | None = None
         """The device facts that the phone has reported."""
+        self._environ_bytes = 0
         self._handling_event = False
         self._resend_from = 0.0
 
@@ -346,8 +347,15 @@ class CometConnection(Connection):
         self.hub.topics.ack(self, command.msg_ids)
         self._answer(Ok())
 
+    @property
+    def held_bytes(self) -> int:
+        """Also what the phone has reported: up to a frame of 64 KB."""
+        return super().held_bytes + self._environ_bytes
+
     def _report_environ(self, command: ReportEnviron) -> None:
         self.environ = command
+        self._environ_bytes = sum(map(len, (command.phone_type, *command.extra)))
+        self._charge_held()
         self._answer(Ok())
 
     # -- heartbeats --------------------------------------------------------------------------

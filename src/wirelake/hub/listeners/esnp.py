@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -52,11 +52,13 @@ from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLI
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import EncodeError
 
+from ..config import Config
 from ..errors import HubError
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Publication, Published
 from ..rpc.call_types import DeferredReply
+from ..rpc.defect_log import DefectLog
 from ..rpc.services import Answerer, Call, Reply, Result, Service
 from .esnp_routes import Route
 
@@ -76,7 +78,7 @@ __all__ = [
 ]
 
 
-_log = logging.getLogger(__name__)
+_defects: Final = DefectLog(logging.getLogger(__name__))
 _OK: Final = ("esnp", "ok")
 _AUTH: Final = (HUB_SERVICE, AUTH.name)
 _MAX_LEARNED: Final = 16
@@ -87,21 +89,37 @@ _TEMPLATE_FIELDS: Final = frozenset({"topic", "content", "type", "ttl_s"})
 idempotency key, each request is decoded."""
 
 
+_TTL_TYPES: Final = frozenset({int, float, type(None)})
 _ECHOED: Final = frozenset({Data, Payload})
 
 
 class EsnpCall(Call, frozen=True, gc=False, eq=False):
     """A call with rows."""
 
+    received: tuple[Row, ...] = ()
+    """Its rows; after the head if there is one."""
+    head: HeadTemplate | None = None
+    """The head of a request on the fast path."""
+    number: bytes = b""
+    """The id of a request on the fast path."""
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The rows of all messages of the request."""
+        # Built when a service asks: the rows of the head are a tenth of the price of a small call.
+        if self.head is None:
+            return self.received
+        return self.head.request_rows(self.number, self.received)
+
     @property
     def payloads(self) -> tuple[bytes, ...]:
         """Each PAYLOAD row."""
-        return tuple(row.data for row in self.rows if isinstance(row, Payload))
+        return tuple(row.data for row in self.received if isinstance(row, Payload))
 
     @property
     def echo(self) -> Result:
         """The DATA and PAYLOAD rows."""
-        return Reply(rows=tuple([row for row in self.rows if type(row) in _ECHOED]))
+        return Reply(rows=tuple([row for row in self.received if type(row) in _ECHOED]))
 
 
 class EsnpConnection(Connection):
@@ -145,6 +163,11 @@ class EsnpConnection(Connection):
         for notification in notifications:
             self.write(ESNP_FORM.encode(notification))
 
+    def on_closed(self) -> None:
+        """Forget calls that other servers have not answered."""
+        for route in self.listener.routes:
+            route.left(self)
+
     def resume_writing(self) -> None:
         """The peer has caught up: resume reading, pushing and streams."""
         super().resume_writing()
@@ -186,8 +209,11 @@ class EsnpConnection(Connection):
             return self._call_hub_fast_path(head, rows, values, number)
         call = None
         if service.wants_call:
-            call = EsnpCall("esnp", self, payload_of(rows), head.request_rows(number, rows))
-        return self._body_of(head, _with_broken_rows(rows, service.now(self.client, call, values)))
+            call = EsnpCall("esnp", self, payload_of(rows), received=rows, head=head, number=number)
+        outcome = service.now(self.client, call, values)
+        if isinstance(outcome, HubError):
+            outcome = _with_broken_rows(rows, outcome)
+        return self._body_of(head, outcome)
 
     def _fast_path_target(self, head: HeadTemplate) -> Service | bool:
         """Return a plain service, True for a frequent hub call, False for the ordinary path."""
@@ -220,9 +246,10 @@ class EsnpConnection(Connection):
     ) -> None:
         """Learn the shape of a publish: later ones to the same topic are not parsed row by row."""
         topic, kind, ttl_s = values.get("topic"), values.get("type", 0), values.get("ttl_s")
-        if not isinstance(topic, str) or not isinstance(kind, int) or not 0 <= kind <= 0xFF:
+        # By class: a boolean is an int in Python, and refused as an argument.
+        if not isinstance(topic, str) or type(kind) is not int or not 0 <= kind <= 0xFF:
             return
-        if not _TEMPLATE_FIELDS.issuperset(values) or not isinstance(ttl_s, int | float | None):
+        if not _TEMPLATE_FIELDS.issuperset(values) or type(ttl_s) not in _TTL_TYPES:
             return
         body = learn_body(rows, "content")
         if body is not None:
@@ -292,7 +319,12 @@ class EsnpConnection(Connection):
             return
         parts = _ReplyParts(self, request)
         call = EsnpCall(
-            "esnp", self, payload_of(rows), rows, is_info=request.kind == "INFO", part=parts.send
+            "esnp",
+            self,
+            payload_of(rows),
+            is_info=request.kind == "INFO",
+            part=parts.send,
+            received=rows,
         )
         self._run(target, call, parts.end)
 
@@ -310,7 +342,7 @@ class EsnpConnection(Connection):
             else:
                 self.count_call(refusal)
             return
-        call = EsnpCall("esnp", self, payload_of(rows), rows, is_event=True, part=_no_part)
+        call = EsnpCall("esnp", self, payload_of(rows), is_event=True, part=_no_part, received=rows)
         self._run(target_of(rows), call, self.count_call)
 
     def _routed_refusal(self, target: tuple[str, str]) -> HubError | None:
@@ -454,7 +486,7 @@ def _encoding_error(service: object, error: Exception) -> HubError:
     """Return the error for a result that cannot be encoded in ESNP."""
     if isinstance(error, SessionError) and error.code == "too_large":
         return HubError("too_large", "the answer exceeds the maximum size of a message")
-    _log.error("service %s: cannot encode the answer: %s", service, error)
+    _defects.error(f"service {service}: cannot encode the answer: {error}")
     return HubError("internal")
 
 
@@ -468,7 +500,7 @@ class EsnpListener(Listener):
         self.calls = hub.calls
         self.requires_token = settings.auth == "token"
         self._trace_name = hub.config.record.source
-        self._routes = [Route(self, each) for each in settings.routes]
+        self.routes = [Route(self, each) for each in settings.routes]
         self.limits_changed()
 
     def limits_changed(self) -> None:
@@ -485,23 +517,35 @@ class EsnpListener(Listener):
             trace_name=self._trace_name,
         )
 
+    def prepare_reload(self, config: Config) -> Callable[[], None]:
+        """Read the authorities of routes, too."""
+        apply_listener = super().prepare_reload(config)
+        contexts = [each.read_authorities() for each in self.routes]
+
+        def apply() -> None:
+            apply_listener()
+            for route, context in zip(self.routes, contexts, strict=True):
+                route.tls = context
+
+        return apply
+
     async def start(self) -> None:
         """Dial the servers of routes, and listen."""
-        for route in self._routes:
+        for route in self.routes:
             route.start()
         await super().start()
 
     async def stop(self) -> None:
         """Stop listening and dialling; connections stay."""
         await super().stop()
-        for route in self._routes:
+        for route in self.routes:
             await route.stop()
 
     def route_of(self, target: tuple[str, str], rows: tuple[Row, ...]) -> Route | None:
         """Return the route of a call; None for services of this hub, and without a route."""
-        if not self._routes or target[0] == HUB_SERVICE or self.hub.services.named(*target):
+        if not self.routes or target[0] == HUB_SERVICE or self.hub.services.named(*target):
             return None
-        return next((each for each in self._routes if each.matches(rows)), None)
+        return next((each for each in self.routes if each.matches(rows)), None)
 
 
 # -- rows and the values of services -------------------------------------------------------------

@@ -39,6 +39,7 @@ from wirelake.protocols.tny.session import SYSTEM_PROTOCOL
 
 from ..config import ConfigError
 from ..errors import HubError
+from ..net.acceptor import charged_address
 from ..net.connection import Connection
 from ..net.listener import Listener
 from ..net.outbox import PendingFlush
@@ -89,7 +90,7 @@ class Tunnel(TnyEndpoint):
         self.link: RelayConnection | None = link
         self.peer = (address_text(ip) or link.peer[0], port)
         self._gateway = link.charged_to
-        self.charged_to = f"{self.peer[0]} behind {self._gateway}"
+        self.charged_to = f"{charged_address(self.peer[0])} behind {self._gateway}"
         self.opened_ns = time.time_ns()
         self.session = _TunnelState()
         self._next_id = 1
@@ -286,13 +287,6 @@ class RelayConnection(Connection):
             self.listener.registry, self.listener.options, epoch_ms=epoch_ms(now), now=now
         )
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept a gateway; refuse addresses that are not allowed."""
-        super().connection_made(transport)
-        # After the base class: a refused address is counted, and its reason is in `/connz`.
-        if self.id in self.hub.connections and not self.listener.allows(self.peer[0]):
-            self.drop("not_allowed")
-
     def on_event(self, event: Event) -> None:
         """Open, switch and close tunnels, and pass their messages to them."""
         if isinstance(event, LinkUp):
@@ -387,6 +381,13 @@ class RelayListener(Listener):
         # A socket that listens on both families reports IPv4 peers as ::ffff:a.b.c.d.
         mapped = getattr(found, "ipv4_mapped", None) or found
         return any(mapped in network for network in self._allowed)
+
+    def accept(self, address: str) -> asyncio.Protocol | None:
+        """Accept a gateway; refuse addresses that are not allowed, before a TLS handshake."""
+        if not self.allows(address):
+            self.hub.counters.refused["not_allowed"] += 1
+            return None
+        return super().accept(address)
 
     async def start(self) -> None:
         """Listen, and expire tunnels without a link."""

@@ -36,7 +36,8 @@ import itertools
 import os
 import secrets
 import ssl
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -59,7 +60,7 @@ from wirelake.protocols.tny.relay_link import (
 )
 from wirelake.protocols.tny.session import Forwarded, UserSession
 
-from ..config import Backend, ConfigError
+from ..config import Backend, Config, ConfigError
 from ..net.connection import Connection
 from ..net.dialer import Dialer
 from ..net.listener import Listener
@@ -97,9 +98,12 @@ class User(Connection):
 
     protocol: ClassVar[str] = "tny"
     shares_sessions: ClassVar[bool] = True
+    # Only the backend knows who has signed on: the limit of every packet holds from the start.
+    max_first_bytes: ClassVar[int] = sys.maxsize
 
     __slots__ = (
         "_pending",
+        "_pending_bytes",
         "_pending_sign_on",
         "_queued",
         "_repeated_sign_on",
@@ -120,7 +124,9 @@ class User(Connection):
         self.subscribed = False
         """Whether its backend has subscriptions of it, which another backend would not have."""
         self._pending: dict[int, Message] = {}
-        """Requests without a response, by message id."""
+        """Requests without a response, by message id; without their bodies."""
+        self._pending_bytes = 0
+        """Bytes of their headers."""
         self._queued: list[tuple[Message, bytes]] | None = None
         """Messages that wait for a link; None while messages are forwarded."""
         self._sign_on: tuple[Message, bytes] | None = None
@@ -153,8 +159,12 @@ class User(Connection):
 
     @property
     def held_bytes(self) -> int:
-        """Also messages that wait for a link."""
-        return super().held_bytes + sum(len(raw) for _, raw in self._queued or ())
+        """Also messages that wait for a link, headers of requests that wait for a response, and
+        the sign-on that may have to be repeated."""
+        queued = sum(len(raw) for _, raw in self._queued or ())
+        sign_ons = self._sign_on, self._pending_sign_on
+        kept = sum(len(each[1]) for each in sign_ons if each is not None)
+        return super().held_bytes + queued + kept + self._pending_bytes
 
     # -- from the user -----------------------------------------------------------------------
 
@@ -171,9 +181,13 @@ class User(Connection):
         # not be repeated at another backend.
         if message.mode == Mode.REQUEST:
             # Without its body, which only the backend needs: a user may have many of them pending.
-            self._pending[answered_id(message)] = msgspec.structs.replace(message, body=None)
+            number = answered_id(message)
+            self._take_pending(number)  # a sender behind a forwarder may use the same id
+            self._pending[number] = msgspec.structs.replace(message, body=None)
+            self._pending_bytes += _header_bytes(message)
             if message.protocol == _SIGN_ON:
                 self._pending_sign_on = (message, raw)
+                self._charge_held()
         try:
             code = self.listener.relay(self, message, raw)
         except SessionError:
@@ -189,13 +203,14 @@ class User(Connection):
             self._refuse(message, ResultCode.SERVER_ERROR)
         else:
             self._queued.append((message, raw))
+            self._charge_held()
 
     def _refuse(self, message: Message, code: ResultCode) -> None:
         """Answer in place of the backend; code 225 also closes the connection."""
         if self.session.closed:
             return
         if message.mode == Mode.REQUEST:
-            self._pending.pop(answered_id(message), None)
+            self._take_pending(answered_id(message))
             self._answer(message, code)
         elif closes(code):
             self.session.fail(code)
@@ -226,13 +241,21 @@ class User(Connection):
         self.listener.pending_flush.add(self)
 
     def _note_response(self, response: Message) -> None:
-        request = self._pending.pop(response.to_message, None)
-        if request is None or response.code != ResultCode.SUCCESS:
+        request = self._take_pending(response.to_message)
+        if request is None:
             return
         if request.protocol == _SIGN_ON:
-            self._sign_on = self._pending_sign_on
-        elif request.protocol == _SUBSCRIBE:
+            tried, self._pending_sign_on = self._pending_sign_on, None
+            if response.code == ResultCode.SUCCESS and tried is not None:
+                self._sign_on = tried
+        elif request.protocol == _SUBSCRIBE and response.code == ResultCode.SUCCESS:
             self.subscribed = True
+
+    def _take_pending(self, number: int) -> Message | None:
+        request = self._pending.pop(number, None)
+        if request is not None:
+            self._pending_bytes -= _header_bytes(request)
+        return request
 
     def _drop_if_slow(self) -> bool:
         # The usual backpressure (stop reading) does not help: the bytes come from the link.
@@ -271,6 +294,7 @@ class User(Connection):
     def fail_pending(self) -> None:
         """Answer all pending requests with code 200: the backend that had them is lost."""
         pending, self._pending, self._repeated_sign_on = self._pending, {}, None
+        self._pending_bytes = 0
         for request in pending.values():
             self._answer(request, ResultCode.SERVER_ERROR)
         self.listener.pending_flush.add(self)
@@ -308,6 +332,10 @@ class User(Connection):
         return False
 
 
+def _header_bytes(message: Message) -> int:
+    return len(message.forward_header or b"") + sum(map(len, message.headers or ()))
+
+
 class LinkConnection(Connection):
     """One link to a backend."""
 
@@ -334,7 +362,10 @@ class LinkConnection(Connection):
         """Return the gateway's end of the link, which sends LINK_OPEN first."""
         settings = self.hub.config.gateway
         opening = LinkOpen(
-            service=settings.name, instance=settings.instance, key=secrets.token_hex(16)
+            service=settings.name,
+            instance=settings.instance,
+            key=secrets.token_hex(16),
+            service_type=settings.service_type or None,
         )
         session = GatewayLink(
             self.listener.tunnels,
@@ -479,7 +510,7 @@ class BackendLinks:
             self.settings.host,
             self.settings.port,
             delays=ReconnectSchedule(),
-            tls=self.listener.backend_tls if self.settings.tls else None,
+            tls=lambda: self.listener.backend_tls if self.settings.tls else None,
             on_end=self._link_ended,
         )
 
@@ -523,7 +554,7 @@ class GatewayListener(Listener):
     async def start(self) -> None:
         """Dial the backends, then listen."""
         if any(each.tls for each in self.hub.config.gateway.backends):
-            self.backend_tls = self._client_tls()
+            self.backend_tls = _client_tls(self.hub.config)
         for backend in self.backends:
             backend.start(max(1, self.hub.config.gateway.links))
         first = [asyncio.ensure_future(backend.first_attempt.wait()) for backend in self.backends]
@@ -538,20 +569,16 @@ class GatewayListener(Listener):
         for backend in self.backends:
             await backend.stop()
 
-    def _client_tls(self) -> ssl.SSLContext:
-        """Return the TLS context for links.
+    def prepare_reload(self, config: Config) -> Callable[[], None]:
+        """Read the certificates of links, too."""
+        apply_listener = super().prepare_reload(config)
+        context = None if self.backend_tls is None else _client_tls(config)
 
-        With the certificates of `relay.tls` if they are set, for mutual TLS; otherwise with the
-        system's authorities and no client certificate.
-        """
-        tls = self.hub.config.listeners["relay"].tls
-        try:
-            context = ssl.create_default_context(cafile=tls.client_ca or None if tls else None)
-            if tls is not None:
-                context.load_cert_chain(tls.certificate, tls.key)
-        except (OSError, ssl.SSLError) as error:
-            raise ConfigError(f"relay.tls: {error}") from error
-        return context
+        def apply() -> None:
+            apply_listener()
+            self.backend_tls = context
+
+        return apply
 
     # -- tunnels -----------------------------------------------------------------------------
 
@@ -653,6 +680,22 @@ class GatewayListener(Listener):
             user.restore_sign_on()
         else:
             self.users[user.tunnel_id] = user
+
+
+def _client_tls(config: Config) -> ssl.SSLContext:
+    """Return the TLS context for links.
+
+    With the certificates of `relay.tls` if they are set, for mutual TLS; otherwise with the
+    system's authorities and no client certificate.
+    """
+    tls = config.listeners["relay"].tls
+    try:
+        context = ssl.create_default_context(cafile=tls.client_ca or None if tls else None)
+        if tls is not None:
+            context.load_cert_chain(tls.certificate, tls.key)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError(f"relay.tls: {error}") from error
+    return context
 
 
 def _packed(address: str) -> bytes:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import ipaddress
 import logging
 import resource
 import socket
@@ -27,7 +28,7 @@ from typing import Final, Protocol
 from ..config import ActiveLimits
 from ..observe.counters import Counters
 
-__all__ = ["SHUTDOWN_S", "SPARE_DESCRIPTORS", "Acceptor", "Owner", "tune"]
+__all__ = ["SHUTDOWN_S", "SPARE_DESCRIPTORS", "Acceptor", "Owner", "charged_address", "tune"]
 
 _log = logging.getLogger(__name__)
 _BACKLOG: Final = 4096
@@ -48,6 +49,8 @@ _PROBES: Final = 4
 """Keepalive probes without an answer after which a peer is dead."""
 _MAX_KEEPALIVE_S: Final = 32_767
 """The largest TCP_KEEPIDLE of Linux."""
+_NETWORK_BITS: Final = 64
+"""The prefix of IPv6 addresses that one subscriber has at least (RFC 6177)."""
 
 
 class Owner(Protocol):
@@ -72,6 +75,7 @@ class Acceptor:
         counters: Counters,
         *,
         spare: int = SPARE_DESCRIPTORS,
+        per_turn: int = _PER_TURN,
     ):
         self._name = name
         self._owner = owner
@@ -79,6 +83,7 @@ class Acceptor:
         self._limits = limits
         self._counters = counters
         self._spare = spare
+        self._per_turn = per_turn
         self._tls: ssl.SSLContext | None = None
         self._sockets: list[socket.socket] = []
         self._connecting: dict[asyncio.Protocol, asyncio.Task[str]] = {}
@@ -138,7 +143,7 @@ class Acceptor:
             self._loop.add_reader(each.fileno(), self._accept, each)
 
     def _accept(self, listening: socket.socket) -> None:
-        for _ in range(_PER_TURN):
+        for _ in range(self._per_turn):
             try:
                 sock, peer = listening.accept()
             except (BlockingIOError, InterruptedError):
@@ -251,6 +256,23 @@ def _bound(family: int, address: tuple[object, ...]) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def charged_address(host: str) -> str:
+    """Return what limits per address count for: an IPv4 address, or an IPv6 network."""
+    # A subscriber chooses among 2^64 addresses of IPv6: limits of each would limit nobody. On the
+    # link itself, every host has an address of the same network.
+    if ":" not in host:
+        return host
+    try:
+        address = ipaddress.IPv6Address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    if address.is_loopback or address.is_link_local:
+        return host
+    return str(ipaddress.ip_network((address, _NETWORK_BITS), strict=False))
 
 
 def tune(sock: socket.socket, keepalive_s: float) -> None:

@@ -52,7 +52,7 @@ from ..observe.tap import Tap
 from ..pubsub.notifications import Form, Notification
 from ..pubsub.subscriptions import Client
 from ..rpc.call_types import Answerer, Call, Result, json_body
-from .acceptor import tune
+from .acceptor import charged_address, tune
 from .context import HubContext
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ __all__ = ["LINGER_S", "Connection"]
 _log = logging.getLogger(__name__)
 BEFORE_SIGN_ON_BYTES: Final = 4_096
 """Bytes of an incomplete frame that are kept for a connection that has not signed on."""
+_REASON_CHARACTERS: Final = 64
+"""Characters of a close reason that the peer chose."""
+_PIECE_BYTES: Final = 1 << 16
+"""Bytes passed to a TLS transport at once."""
 LINGER_S: Final = 2.0
 """How long a peer may take to read the last message before the connection is aborted."""
 
@@ -84,6 +88,8 @@ class Connection(asyncio.Protocol):
     shares_sessions: ClassVar[bool] = False
     """Whether bytes received here can make other sessions send something (gateway and links):
     `react` then runs after every read, not only for events."""
+    max_first_bytes: ClassVar[int] = BEFORE_SIGN_ON_BYTES
+    """Bytes of an incomplete frame that are kept while the connection is half-open."""
     acks_all: ClassVar[bool] = False
     """Whether the protocol itself acknowledges every notification (comet)."""
     direction_in: ClassVar[Direction] = "c2s"
@@ -151,7 +157,8 @@ class Connection(asyncio.Protocol):
         """When the first byte of an incomplete frame was seen; 0 when there is none."""
         self.peer: tuple[str, int] = ("", 0)
         self.charged_to = ""
-        """The address that limits and delays of sign-ons count for: that of the socket."""
+        """The address that limits and delays of sign-ons count for: that of the socket, or its
+        network (`charged_address`)."""
         self.reserved = False
         """Whether the table counted the connection when it was accepted, and has not added it."""
         self.opened_ns = 0
@@ -237,7 +244,7 @@ class Connection(asyncio.Protocol):
             return
         self.peer = peer[:2]
         if not self.reserved:  # dialled by the hub, not accepted
-            self.charged_to = self.peer[0]
+            self.charged_to = charged_address(self.peer[0])
             if (sock := transport.get_extra_info("socket")) is not None:
                 tune(sock, self.hub.limits.keepalive_s)
         limits = self.hub.limits
@@ -324,7 +331,9 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The peer has caught up: resume reading and pushing."""
         self.paused_since = 0.0
-        if self._unprocessed is None and not self.transport.is_closing():
+        if self._unprocessed is not None:
+            self.hub.loop.call_soon(self._next_slice)
+        elif not self.transport.is_closing():
             self.transport.resume_reading()
         self.hub.topics.caught_up(self)
         self._charge_held()
@@ -332,6 +341,8 @@ class Connection(asyncio.Protocol):
     # -- bytes in ----------------------------------------------------------------------------
 
     def _next_slice(self) -> None:
+        if self.paused_since:
+            return  # `resume_writing` goes on
         rest, self._unprocessed = self._unprocessed, None
         if rest is None or self.transport.is_closing():
             return
@@ -339,7 +350,7 @@ class Connection(asyncio.Protocol):
         if len(rest) > size:
             self._unprocessed = rest[size:]
             self.hub.loop.call_soon(self._next_slice)
-        elif not self.paused_since:
+        else:
             self.transport.resume_reading()
         self._receive(rest[:size])
 
@@ -361,7 +372,7 @@ class Connection(asyncio.Protocol):
                 self.write(reply)
             if reply is None or self.shares_sessions:
                 self._react()
-            if self.client is None and self.sign_on_deadline:
+            if self.client is None:
                 self._check_buffered()
             # Usually nothing is kept. This runs for every read: 0.13 µs instead of 0.26.
             if self._held_bytes or session.held_bytes:
@@ -389,13 +400,15 @@ class Connection(asyncio.Protocol):
         held: int = self.session.held_bytes + len(self._partial_frame) + self._running_bytes
         if self._unprocessed is not None:
             held += len(self._unprocessed)
-        if self.paused_since:
-            held += self.transport.get_write_buffer_size()
+        # Also while writing is not paused: thousands of connections may have a little less unread.
+        held += self.transport.get_write_buffer_size()
         return held
 
     def _charge_held(self) -> None:
+        if self.id not in self.hub.connections:
+            return
         held = self.held_bytes
-        if held != self._held_bytes and self.id in self.hub.connections:
+        if held != self._held_bytes:
             self._held_bytes = held
             self.hub.budget.charge(self, held)
 
@@ -459,8 +472,13 @@ class Connection(asyncio.Protocol):
 
     def _set_close_reason(self, reason: str, side: Side) -> None:
         """Set the close reason, unless there is one: later ones are its consequences."""
-        if not self.close_reason:
-            self.close_reason, self.close_side = reason, side
+        if self.close_reason:
+            return
+        if side is Side.REMOTE and not (reason.isprintable() and len(reason) <= _REASON_CHARACTERS):
+            # The text of a peer: it is logged and shown.
+            shown = reason[:_REASON_CHARACTERS]
+            reason = "".join(each if each.isprintable() else "?" for each in shown)
+        self.close_reason, self.close_side = reason, side
 
     def _closing_side(self) -> Side:
         """Return who closes after a protocol error: the hub, unless the peer has closed already."""
@@ -487,10 +505,7 @@ class Connection(asyncio.Protocol):
         if self._out is not None or self._linger_timer is not None or self.transport.is_closing():
             self.write(data)
             return
-        self.out_bytes += len(data)
-        if self.hub.tap.active:
-            self.hub.tap.crossed(self, self.direction_out, data)
-        self.transport.write(data)
+        self._transmit(data)
 
     def flush(self) -> None:
         """Pass queued frames to the transport in one write."""
@@ -498,10 +513,26 @@ class Connection(asyncio.Protocol):
         if not out or self._linger_timer is not None or self.transport.is_closing():
             return  # a transport that is closing warns about writes
         data = out[0] if len(out) == 1 else b"".join(out)
+        self._transmit(data)
+
+    def _transmit(self, data: bytes) -> None:
         self.out_bytes += len(data)
         if self.hub.tap.active:
             self.hub.tap.crossed(self, self.direction_out, data)
-        self.transport.write(data)
+        transport = self.transport
+        if len(data) <= _PIECE_BYTES:
+            transport.write(data)  # the next scan counts what is not read of it
+            return
+        if transport.can_write_eof():
+            transport.write(data)
+        else:
+            # TLS: a transport encrypts at once what it is given while its socket takes more, and
+            # counts nothing of it as unread. With pieces it notices in time that the socket is
+            # full, and counts the rest.
+            whole = memoryview(data)
+            for start in range(0, len(data), _PIECE_BYTES):
+                transport.write(whole[start : start + _PIECE_BYTES])
+        self._charge_held()
 
     # -- signing on ----------------------------------------------------------------------------
 
@@ -524,7 +555,11 @@ class Connection(asyncio.Protocol):
         """Close a connection that sends a large frame before it has signed on."""
         # Sessions that know the limit refuse such a frame by its header. This is for all others:
         # what a stranger can make the hub keep is small, whatever the protocol.
-        if self.session.buffered > BEFORE_SIGN_ON_BYTES and not self.transport.is_closing():
+        if (
+            self.session.buffered > self.max_first_bytes
+            and self.hub.table.is_half_open(self)
+            and not self.transport.is_closing()
+        ):
             self.drop("too_large")
 
     # -- calls, for protocols without a fast path of their own ---------------------------------
@@ -565,7 +600,7 @@ class Connection(asyncio.Protocol):
     # -- for the hub -------------------------------------------------------------------------
 
     def spawn(self, work: Awaitable[Any], held_bytes: int = 0) -> None:
-        """Run a task, which keeps so many bytes; it is cancelled when the connection ends."""
+        """Run a task, which keeps a number of bytes; it is cancelled when the connection ends."""
         task = asyncio.ensure_future(work)
         if self._tasks is None:
             self._tasks = set()
@@ -575,6 +610,11 @@ class Connection(asyncio.Protocol):
             self._running_bytes += held_bytes
             task.add_done_callback(partial(self._released, held_bytes))
             self._charge_held()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether as many calls run as may run."""
+        return self._tasks is not None and len(self._tasks) >= self.hub.limits.calls
 
     def _released(self, held_bytes: int, _: asyncio.Task[Any]) -> None:
         self._running_bytes -= held_bytes
@@ -599,10 +639,13 @@ class Connection(asyncio.Protocol):
         self.close_reason, self.close_side = reason, Side.LOCAL
         try:
             self.close_session(reason)
+            self._react()
         except SessionError:
             self.transport.abort()
-            return
-        self._react()
+        except Exception:
+            # A drain or a reload ends many connections: one that fails must not keep the others.
+            _log.exception("connection %d: cannot close as its protocol does", self.id)
+            self.drop("internal")
 
     def drop(self, reason: str) -> None:
         """Abort the connection; for a peer that does not read."""
@@ -614,6 +657,13 @@ class Connection(asyncio.Protocol):
 
     def check_deadlines(self, now: float) -> None:
         """Close a slow reader, a slow sender or a client that has not signed on; run timers."""
+        try:
+            self._check_deadlines(now)
+        except Exception:  # the scan goes on with the deadlines of others
+            _log.exception("connection %d: cannot check its deadlines", self.id)
+            self.drop("internal")
+
+    def _check_deadlines(self, now: float) -> None:
         limits = self.hub.limits
         if self.paused_since and now - self.paused_since > limits.slow_reader_s:
             self.drop("slow_reader")

@@ -10,7 +10,7 @@ import ssl
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar, cast
 
-__all__ = ["DIAL_S", "Dialer", "Dialled"]
+__all__ = ["DIAL_S", "Dialer", "Dialled", "dial"]
 
 DIAL_S: Final = 5.0
 """How long dialling may take (`docs/decisions/tny.md`: the original has 5 s to connect)."""
@@ -23,6 +23,7 @@ class Dialled(Protocol):
     """Done when the connection is closed."""
 
 
+C = TypeVar("C")
 D = TypeVar("D", bound=Dialled)
 
 
@@ -36,8 +37,30 @@ class Delays(Protocol):
         """Return the next delay."""
 
 
+async def dial(
+    connect: Callable[[], C], host: str, port: int, tls: ssl.SSLContext | None
+) -> C | None:
+    """Return a new connection; None when there is none after `DIAL_S`, or when it is closed again.
+
+    A connection that is reset before it is accepted has no session, and would never say that it has
+    ended.
+    """
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(DIAL_S):
+            transport, made = await loop.create_connection(
+                lambda: cast(asyncio.BaseProtocol, connect()), host, port, ssl=tls
+            )
+    except (OSError, TimeoutError):
+        return None
+    return None if transport.is_closing() else cast(C, made)
+
+
 class Dialer(Generic[D]):
-    """Keeps one connection open."""
+    """Keeps one connection open.
+
+    `tls` returns the context of the next connection: a reload may replace it.
+    """
 
     def __init__(
         self,
@@ -46,7 +69,7 @@ class Dialer(Generic[D]):
         port: int,
         *,
         delays: Delays,
-        tls: ssl.SSLContext | None = None,
+        tls: Callable[[], ssl.SSLContext | None] = lambda: None,
         on_end: Callable[[D | None], None] = lambda _: None,
     ):
         self._connect = connect
@@ -69,23 +92,9 @@ class Dialer(Generic[D]):
 
     async def _keep_open(self) -> None:
         while True:
-            connection = await self._dial()
+            connection = await dial(self._connect, self._host, self._port, self._tls())
             if connection is not None:
                 self._delays.succeeded()
                 await connection.ended
             self._on_end(connection)
             await asyncio.sleep(self._delays.next_delay_s())
-
-    async def _dial(self) -> D | None:
-        loop = asyncio.get_running_loop()
-        try:
-            async with asyncio.timeout(DIAL_S):
-                _, made = await loop.create_connection(
-                    lambda: cast(asyncio.BaseProtocol, self._connect()),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                )
-        except (OSError, TimeoutError):
-            return None
-        return cast(D, made)

@@ -11,13 +11,14 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from wirelake.protocols.binding import TlsSettings
 
 from ..auth import warn_if_readable
-from ..config import ConfigError
-from .acceptor import Acceptor
+from ..config import Config, ConfigError
+from .acceptor import Acceptor, charged_address
 from .connection import Connection
 from .context import HubContext
 
@@ -67,10 +68,11 @@ class Listener:
 
     def accept(self, address: str) -> asyncio.Protocol | None:
         """Count a connection and return it; None when a limit is reached."""
-        if not self.hub.table.reserve(address):
+        charged_to = charged_address(address)
+        if not self.hub.table.reserve(charged_to):
             return None
         connection = self.connection(self)
-        connection.charged_to, connection.reserved = address, True
+        connection.charged_to, connection.reserved = charged_to, True
         return connection
 
     def settled(self, protocol: asyncio.Protocol) -> bool:
@@ -80,12 +82,13 @@ class Listener:
         self.hub.table.release(protocol)
         return added
 
-    def prepare_reload(self, settings: Any) -> Callable[[], None]:
-        """Read the certificates of new settings; return the function that applies the reload.
+    def prepare_reload(self, config: Config) -> Callable[[], None]:
+        """Read the certificates again; return the function that applies the reload.
 
         ConfigError when they cannot be used: nothing is changed.
         """
-        replace = None if self._tls is None else self._tls.prepare(settings.tls)
+        tls = config.listeners[self.protocol].tls
+        replace = None if self._tls is None or tls is None else self._tls.prepare(tls)
 
         def apply() -> None:
             if replace is not None:
@@ -124,12 +127,9 @@ class ServerContext(ssl.SSLContext):
         """Begin a handshake; asyncio and uvloop call this for every connection."""
         return self.current.wrap_bio(incoming, outgoing, server_side, server_hostname, session)
 
-    def prepare(self, settings: TlsSettings | None) -> Callable[[], None]:
-        """Read certificates; return the function that makes them those of new connections.
-
-        Without settings the old ones stay: turning TLS off needs a restart.
-        """
-        context = self.current if settings is None else _read_certificates(settings)
+    def prepare(self, settings: TlsSettings) -> Callable[[], None]:
+        """Read certificates; return the function that makes them those of new connections."""
+        context = _read_certificates(settings)
 
         def apply() -> None:
             self.current = context
@@ -158,5 +158,23 @@ def _read_certificates(settings: TlsSettings) -> ssl.SSLContext:
             context.load_verify_locations(settings.client_ca)
             context.verify_mode = ssl.CERT_REQUIRED  # client certificates, for relay links
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"tls: {settings.certificate}: {error}") from error
+        raise ConfigError(f"tls: {_certificate_problem(settings, error)}") from error
     return context
+
+
+def _certificate_problem(settings: TlsSettings, error: OSError) -> str:
+    """Return what is wrong with the files of a listener: OpenSSL does not name the file."""
+    if isinstance(error, ssl.SSLError) and error.reason == "KEY_VALUES_MISMATCH":
+        return f"{settings.key} is not the private key of {settings.certificate}"
+    for file, kind in (
+        (settings.certificate, b"CERTIFICATE-----"),
+        (settings.key, b"PRIVATE KEY-----"),
+        (settings.client_ca, b"CERTIFICATE-----"),
+    ):
+        try:
+            if file and kind not in Path(file).read_bytes():
+                noun = "certificate" if kind.startswith(b"C") else "private key"
+                return f"{file}: not a PEM {noun}"
+        except OSError as unreadable:
+            return f"{file}: {os.strerror(unreadable.errno or 0).lower()}"
+    return f"{settings.certificate}: {error}"

@@ -229,6 +229,10 @@ class ConnectionTable:
         if self._tap.active and client.durable:
             self._tap.signed_on(connection, client.id)
 
+    def is_half_open(self, connection: TrackedConnection) -> bool:
+        """Return whether a connection counts as half-open."""
+        return connection.id in self._half_open
+
     def end_half_open(self, connection: TrackedConnection) -> None:
         """Stop counting a connection as half-open.
 
@@ -254,7 +258,7 @@ class ConnectionTable:
         # Bytes are added up at the close, not with every read and write
         # (`admin.pages.traffic_of`).
         counters, protocol, reason = self._counters, connection.protocol, connection.close_reason
-        counters.close_reasons[protocol, reason] += 1
+        counters.closed(protocol, reason, by_peer=connection.close_side is Side.REMOTE)
         counters.bytes_in[protocol] += connection.in_bytes
         counters.bytes_out[protocol] += connection.out_bytes
         if self._tap.active:

@@ -70,8 +70,12 @@ def bounds(bucket: int) -> tuple[int, int]:
     return start << shift, (start + 1) << shift
 
 
+_MAX_REASONS: Final = 256
+"""Close reasons that are counted apart, if peers chose them: four times those of the hub."""
+
+
 class Counters:
-    """Totals since the start. Labels come from fixed lists, so their number is bounded."""
+    """Totals since the start. Labels come from fixed lists, or their number is bounded."""
 
     __slots__ = (
         "accept_errors",
@@ -135,6 +139,15 @@ class Counters:
     def failed(self, protocol: str, code: str) -> None:
         """Count a protocol error of a peer."""
         self.failures[protocol, code] += 1
+
+    def closed(self, protocol: str, reason: str, *, by_peer: bool) -> None:
+        """Count a closed connection."""
+        # Some protocols carry the reason of the peer, as a number or as text: a peer that invents
+        # one for each connection would make an endless list of metrics.
+        known = (protocol, reason) in self.close_reasons
+        if by_peer and not known and len(self.close_reasons) >= _MAX_REASONS:
+            reason = "other"
+        self.close_reasons[protocol, reason] += 1
 
     def reset_before_accept(self, protocol: str) -> None:
         """Count a connection that was gone when the hub accepted it."""

@@ -4,6 +4,7 @@ Read in this order:
 
     notifications   requests to publish, their checks; numbers and ids of notifications
     subscriptions   topics, clients, subscriptions and inboxes in memory; `Receiver`, a connection
+    keys            idempotency keys of publishers
     publishing      from a request to the publish queue, which keeps the order of numbers
     delivery        stored notifications to clients, acknowledgements; fan-out of transient ones
     quota           no backlog is longer than its limit

@@ -16,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
-from typing import Final, TypeAlias
+from typing import Final
 
 from wirelake.protocols.hub_calls import PUBLISH
 
@@ -26,6 +26,7 @@ from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..store import DeadRow, KeyRow, LogRow, Store
 from .delivery import Delivery, Fanout, deliver
+from .keys import Keys, PublishDone
 from .notifications import (
     Ids,
     Notification,
@@ -40,7 +41,6 @@ from .quota import Quota
 from .subscriptions import Client, Receiver, Registry, Topic
 
 __all__ = [
-    "PublishDone",
     "PublishQueue",
     "Publisher",
     "QueuedPublication",
@@ -48,18 +48,12 @@ __all__ = [
 
 _log = logging.getLogger(__name__)
 
-PublishDone: TypeAlias = Callable[[Published | HubError], None]
-"""Called once, on the loop, with the result of a publish."""
-
 _MAX_QUEUED: Final = 65_536
 _MAX_QUEUED_BYTES: Final = 64 << 20
 """What may wait for the disk before publishers get `too_busy`: about a second of publishes (48,000
 to 69,000 per second are durable, benchmarks/results/hub.json), so a disk that stalls longer is
 reported instead of filling the memory."""
 
-_KEY_MS: Final = 86_400_000
-"""How long an idempotency key is kept at least. A publisher that was cut off may try again much
-later than a short `ttl_s`; a day is what payment APIs promise."""
 _CLIENT_CHECK_MS: Final = 1_000
 """How long a client that was found in the store is not looked up again. Another process may remove
 it (`wirelake client remove`); a query per publish would only find that out a second sooner."""
@@ -90,21 +84,18 @@ class Publisher:
         self._connections = connections
         self._now_ms = now_ms
         self._server = server
-        self._keys: dict[tuple[str, str], tuple[bytes, list[PublishDone]]] = {}
-        """By publisher and idempotency key, while the key is being written: the digest of the
-        publication, and callbacks."""
         self._ids = Ids(server)
         self.numbers = Numbers()
         self.closed = False
         """Whether the hub shuts down: nothing more is published or subscribed, by any protocol."""
-        self.has_keys = True
-        """Whether there may be expired keys to delete."""
+        self.keys = Keys(store, limits, now_ms, server)
+        """The idempotency keys."""
 
     def publish(self, publication: Publication, done: PublishDone) -> None:
         """Publish; `done` is called when it is on disk, or at once when it is not stored."""
         try:
             topic, client, ttl_s = self._resolve(publication)
-            if publication.key and not self._is_new(publication, done):
+            if publication.key and not self.keys.is_new(publication, done):
                 return
             if ttl_s == 0 or (client is not None and not client.durable):
                 name, content, kind = publication.topic, publication.content, publication.type
@@ -225,7 +216,7 @@ class Publisher:
         audience = 1 if client is not None else len(topic.subscribers) if topic is not None else 0
         key_row: KeyRow | None = None
         if publication.key:
-            key_row, done = self._key_row(publication, number, audience, done)
+            key_row, done = self.keys.add(publication, number, audience, done)
         # Nobody can ever ask for it: a subscription starts at the last number. Only the key has to
         # be on disk, so that the same publish again has no audience either.
         if not audience:
@@ -254,53 +245,11 @@ class Publisher:
 
         self._store.add_key(key, done)
 
-    # -- idempotency keys --------------------------------------------------------------------
-
-    def _is_new(self, publication: Publication, done: PublishDone) -> bool:
-        """Return whether a key is unused; otherwise `done` gets what was published with it.
-
-        Raises HubError `conflict` when that was something else.
-        """
-        publisher, key = publication.publisher, publication.key
-        digest = publication.digest()
-        waiting = self._keys.get((publisher, key))
-        if waiting is not None:
-            _check_digest(key, waiting[0], digest)
-            waiting[1].append(done)
-            return False
-        row = self._store.key(publisher, key, self._now_ms())
-        if row is None:
-            return True
-        _check_digest(key, row.digest, digest)
-        id_text = id_of(row.number, server=self._server, private=row.private)
-        done(Published(id_text, row.audience))
-        return False
-
-    def _key_row(
-        self, publication: Publication, number: int, audience: int, done: PublishDone
-    ) -> tuple[KeyRow, PublishDone]:
-        """Return the row of a new key, and what to call when it is on disk."""
-        publisher, key, digest = publication.publisher, publication.key, publication.digest()
-        ttl_s = self._limits.current.ttl_s if publication.ttl_s is None else publication.ttl_s
-        # A publisher may try again for longer than a short-lived notification is kept.
-        expires_ms = self._now_ms() + max(_KEY_MS, int(ttl_s * 1000))
-        private = publication.client is not None
-        row = KeyRow(publisher, key, digest, number, private, audience, expires_ms)
-        # Until the key is on disk, a second publish with it waits for the same result.
-        self._keys[publisher, key] = (digest, [done])
-        self.has_keys = True
-
-        def call_waiters(result: Published | HubError) -> None:
-            for each in self._keys.pop((publisher, key))[1]:
-                each(result)
-
-        return row, call_waiters
-
     def _add_key(self, publication: Publication, published: Published, done: PublishDone) -> None:
         """Store the key of a publish that is not stored itself; then call `done`."""
         number = number_of(published.id)
         assert number is not None
-        row, done = self._key_row(publication, number, published.audience, done)
+        row, done = self.keys.add(publication, number, published.audience, done)
         self._store.add_key(row, lambda error: done(published if error is None else error))
 
     # -- dead letters ------------------------------------------------------------------------
@@ -488,12 +437,6 @@ class PublishQueue:
         else:
             connection.write(connection.form.encode(notification))
             self._counters.delivered[connection.protocol] += 1
-
-
-def _check_digest(key: str, before: bytes, now: bytes) -> None:
-    """Raise HubError when a key was used for another publication; empty matches any."""
-    if before and before != now:
-        raise HubError("conflict", f"id {key[:40]!r} was used for another notification")
 
 
 def report(tap: Tap, id: str, topic: str | None, audience: int, client: Client | None) -> None:  # noqa: A002

@@ -2,7 +2,7 @@
 
 It is enforced when a notification is added to a log, in the same turn of the loop. Counting every
 subscriber's backlog with every publish would cost as much as a row per subscriber. Instead, each
-subscription has an allowance: so many notifications may be added to the topic before the client is
+subscription has an allowance: the notifications that may be added to the topic before the client is
 counted again. The invariant:
 
     backlog + the sum of its allowances <= Limits.inbox

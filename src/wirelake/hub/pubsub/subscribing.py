@@ -192,11 +192,13 @@ class Subscriber:
         try:
             if self._publisher.closed:
                 raise HubError("closing")
-            check_topics(names)
+            subscribed = [name for name in dict.fromkeys(names) if name in client.subscriptions]
+            # What is subscribed can be ended, although an earlier version allowed other names.
+            if len(subscribed) < len(names) or not names:
+                check_topics([name for name in names if name not in client.subscriptions])
         except HubError as error:
             self._changed(client, done, error)
             return
-        subscribed = [name for name in dict.fromkeys(names) if name in client.subscriptions]
 
         # Store first: a subscription that could not be removed must go on receiving.
 

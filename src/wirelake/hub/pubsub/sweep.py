@@ -54,8 +54,8 @@ _CLIENTS: Final = 200
 _SPARSE: Final = 1_024
 """Length of a log up to which acknowledged notifications in its middle may stay."""
 # Work that is not done in every step: the last number every 5 s (`topics._CLOCK_BACK` relies on
-# it), old keys and dead letters every 30 s, because that scans their tables; every hour when there
-# are no new ones.
+# it), expired keys every 30 s; old dead letters, too, and every hour when there are no new ones,
+# because that scans their tables.
 _SAVE_NUMBER_S: Final = 5.0
 _PRUNE_S: Final = 30.0
 _PRUNE_IDLE_S: Final = 3_600.0
@@ -166,16 +166,23 @@ class Sweep:
             self._trimmed_dead = dead
             self._store.trim_dead_letters(MAX_DEAD_LETTERS)
             self._has_free = True
-        is_new = self._publisher.has_keys or dead > self._pruned_dead
-        if self._is_time("prune", _PRUNE_S if is_new else _PRUNE_IDLE_S):
-            self._publisher.has_keys, self._pruned_dead = False, dead
-            now_ms = self._now_ms()
-            self._store.prune(now_ms, now_ms - self._limits.current.ttl_s * 1000)
+        if self._is_time("keys", _PRUNE_S):
+            self._expire_keys()
+        if self._is_time("prune", _PRUNE_S if dead > self._pruned_dead else _PRUNE_IDLE_S):
+            self._pruned_dead = dead
+            self._store.prune(self._now_ms() - self._limits.current.ttl_s * 1000)
             self._store.trim_dead_letters(MAX_DEAD_LETTERS)
             self._has_free = True
         if self._has_free and not self._shrinking and self._is_time("shrink", _SHRINK_S):
             self._has_free = False
             self._shrink()
+
+    def _expire_keys(self) -> None:
+        def done(more: bool) -> None:
+            if more and self._handle is not None:
+                self._expire_keys()
+
+        self._publisher.keys.expire(done)
 
     def _shrink(self) -> None:
         def done(more: bool) -> None:

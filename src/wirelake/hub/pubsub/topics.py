@@ -111,6 +111,8 @@ class Topics:
         self._connections = connections
         self._clock = clock
         self._server = server
+        self._redriving: set[int] = set()
+        """Dead letters that are being put back."""
         # In the order of dependence: each part gets those it calls.
         fanout = Fanout(counters, at_turn_end)
         self.registry = Registry(store, self.forget)
@@ -167,6 +169,7 @@ class Topics:
         self.delivery.reached = last
         self.registry.load()
         self.quota.load()
+        self.publisher.keys.load()
         self.sweep.start()
 
     def close(self) -> None:
@@ -203,6 +206,8 @@ class Topics:
             self.delivery.detach(client.receiver)
         self.delivery.forget(client)
         self.registry.forget(client)
+        # The next client with this id may be somebody else: what it publishes is new.
+        self.publisher.keys.forget(client.id)
 
     def detach(self, connection: Receiver) -> None:
         """Stop sending to this connection: it is closed, or changes its client."""
@@ -253,16 +258,23 @@ class Topics:
         Each gets a new id and goes to its client alone. Returns their number when they are on
         disk.
         """
+        if self.publisher.closed:
+            raise HubError("closing")
         number = None if client is None else self._stored_client(client).number
         found = [each for each in map(number_of, ids or ()) if each is not None]
         if client is None and not found:
             raise HubError("bad_arguments", "expected ids of notifications, or client")
         rows = self._store.dead(_MAX_REDRIVEN, number, found or None)
+        # Not those of a request that is being written: they would be delivered twice.
+        rows = [row for row in rows if row.place not in self._redriving]
         if not rows:
             return 0
         written = self._loop.create_future()
 
+        places = [row.place for row in rows]
+
         def done(result: Published | HubError) -> None:
+            self._redriving.difference_update(places)
             if written.cancelled():
                 return
             if isinstance(result, HubError):
@@ -274,6 +286,7 @@ class Topics:
         oldest_first = rows[::-1]
         letters = [(row, self._stored_client(row.client)) for row in oldest_first]
         self.publisher.redrive(letters, done)
+        self._redriving.update(places)
         await written
         return len(rows)
 

@@ -15,14 +15,18 @@ from __future__ import annotations
 
 import inspect
 import logging
+import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from wirelake.wire.errors import unknown
+
 from ..errors import HubError
 from ..pubsub.subscriptions import Client
+from .defect_log import DefectLog
 
 __all__ = [
     "Answerer",
@@ -38,7 +42,7 @@ __all__ = [
 ]
 
 
-_log = logging.getLogger(__name__)
+_defects: Final = DefectLog(logging.getLogger(__name__))
 
 
 class ServiceError(HubError):
@@ -74,8 +78,6 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The connection of the caller."""
     body: bytes = b""
     """The body; in ESNP, all PAYLOAD rows joined."""
-    rows: tuple[Any, ...] = ()
-    """ESNP: the rows of all messages of the request."""
     is_info: bool = False
     """ESNP: an INFO, not a REQUEST."""
     is_event: bool = False
@@ -88,6 +90,11 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
         """The client of the caller; None before it has signed on."""
         client: Client | None = self.connection.client
         return client
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """ESNP: the rows of all messages of the request."""
+        return ()
 
     @property
     def payloads(self) -> tuple[bytes, ...]:
@@ -141,7 +148,7 @@ def json_body(result: Result) -> bytes:
     try:
         return _encoder.encode(result)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        _log.error("the result of a service cannot be encoded as JSON: %s", error)
+        _defects.error(f"the result of a service cannot be encoded as JSON: {error}")
         raise HubError("internal") from error
 
 
@@ -202,7 +209,7 @@ class Arguments:
                 return msgspec.structs.astuple(self._decoder.decode(given or b"{}"))
             return msgspec.structs.astuple(msgspec.convert(given, self._struct))
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise HubError("bad_arguments", str(error)) from None
+            raise HubError("bad_arguments", _argument_text(error, self.names)) from None
 
 
 _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
@@ -219,7 +226,30 @@ def read_arguments(given: Mapping[str, Any] | bytes, kind: type[Any]) -> Any:
             return decoder.decode(given or b"{}")
         return msgspec.convert(given, kind)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise HubError("bad_arguments", str(error)) from None
+        names = tuple(getattr(kind, "__struct_fields__", ()))
+        raise HubError("bad_arguments", _argument_text(error, names)) from None
+
+
+_PROBLEM: Final = re.compile(
+    r"Object missing required field `(?P<missing>[^`]*)`"
+    r"|Object contains unknown field `(?P<unknown>[^`]*)`"
+    r"|(?P<problem>.*) - at `\$\.(?P<argument>[^`]*)`",
+    re.DOTALL,
+)
+"""What msgspec says of an object."""
+
+
+def _argument_text(error: Exception, names: Sequence[str]) -> str:
+    """Return the text for invalid arguments, which names the argument."""
+    found = _PROBLEM.fullmatch(str(error))
+    if found is None:
+        return f"invalid arguments: {error}"
+    if found["missing"] is not None:
+        return f"missing argument {found['missing']!r}"
+    if found["unknown"] is not None:
+        return unknown("argument", found["unknown"], names)
+    problem = found["problem"].replace("`", "")
+    return f"argument {found['argument']!r}: {problem[:1].lower()}{problem[1:]}"
 
 
 _PLAIN: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD

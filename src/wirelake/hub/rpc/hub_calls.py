@@ -90,7 +90,7 @@ class HubCalls:
                 raise HubError("not_found", unknown("call", name[:40], self._handlers))
             if connection.client is None and name != AUTH.name:
                 raise HubError("auth_required", "auth required")
-            handler(connection, read_arguments(given, CALLS[name].arguments), answer)
+            handler(connection, _arguments(name, given), answer)
         except HubError as error:
             if handler is not None:
                 self._latency[name].record_failure(begun_ns)
@@ -104,8 +104,6 @@ class HubCalls:
         if client is not None and client.durable:
             raise HubError("bad_arguments", f"already signed on as {client.id}")
         connection.check_sign_on()
-        if client is not None:  # anonymous until now: the subscriptions of that client end
-            self._topics.detach(connection)
         # Only an address with recent failures pays for a task: its sign-on is delayed.
         if self._authority.delay(connection.charged_to):
             connection.signing_on = True
@@ -221,6 +219,16 @@ class HubCalls:
         acked = self._topics.ack(connection, given.ids)
         self._latency["ack"].record(begun_ns)
         answer(AckResult(acked=acked))
+
+
+def _arguments(name: str, given: Mapping[str, Any] | bytes) -> Any:
+    try:
+        return read_arguments(given, CALLS[name].arguments)
+    except HubError as error:
+        if name != AUTH.name or "unknown argument" not in error.text:
+            raise
+        # Without its name: errors are in tables, and it may be a token.
+        raise HubError("bad_arguments", "unknown argument; expected id, token") from None
 
 
 def _refuse(connection: Caller, error: HubError, answer: Answerer) -> None:

@@ -43,6 +43,7 @@ from .call_types import (
     ServiceError,
     json_body,
 )
+from .defect_log import DefectLog
 
 __all__ = [
     "Answerer",
@@ -67,6 +68,7 @@ class Service:
 
     __slots__ = (
         "_arguments",
+        "_defects",
         "_function",
         "_services",
         "immediate",
@@ -81,6 +83,7 @@ class Service:
         self._services = services
         self._function = function
         self._arguments = Arguments(function)
+        self._defects = DefectLog(_log)
         self.name = name
         """Its name in messages and metrics: `test/add`."""
         self.latency = LatencyHistogram()
@@ -107,6 +110,9 @@ class Service:
         try:
             if client is not None and client.rights is not None:
                 self._check(client.rights)
+            # Here, so that it holds for events, too, which no session counts.
+            if call.connection.is_busy:
+                raise HubError("too_busy", "too many concurrent calls")
             values = self._arguments.read(given, call)
         except HubError as error:
             self.latency.record_failure(begun_ns)
@@ -193,12 +199,12 @@ class Service:
     def _checked(self, result: Any) -> Result | HubError:
         if result is None or isinstance(result, dict | bytes | msgspec.Struct):
             return result
-        _log.error("service %s returned an unsupported %s", self.name, type(result).__name__)
+        self._defects.error(f"service {self.name} returned an unsupported {type(result).__name__}")
         return HubError("internal")
 
     def _failed(self) -> HubError:
         # The caller gets no text of an exception: it may contain internals or secrets.
-        _log.exception("service %s raised an exception", self.name)
+        self._defects.error(f"service {self.name} raised an exception", exc_info=True)
         return HubError("internal")
 
 

@@ -112,7 +112,8 @@ def rotate_user(
 
 
 def remove_client(path: str | Path, id: str) -> None:  # noqa: A002
-    """Remove a client and its subscriptions; the hub deletes its private notifications."""
+    """Remove a client, its subscriptions and its idempotency keys; the hub deletes its private
+    notifications."""
     with _writing(path) as db:
         row = db.execute("SELECT number FROM clients WHERE id = ?", (id,)).fetchone()
         _check_found("client", 0 if row is None else 1, id)
@@ -125,6 +126,8 @@ def remove_client(path: str | Path, id: str) -> None:  # noqa: A002
             "DELETE FROM dead WHERE client = ?",
         ):
             db.execute(statement, row)
+        # Another client with this id may be somebody else, whose publishes are new.
+        db.execute("DELETE FROM publisher_keys WHERE publisher = ?", (id,))
 
 
 def remove_user(path: str | Path, id: str) -> None:  # noqa: A002
@@ -184,7 +187,7 @@ def _rotate(
 
 
 def _after(now_ms: int, seconds: float) -> int:
-    """Return the time after so many seconds; 0 for 0."""
+    """Return the time after a number of seconds; 0 for 0."""
     if not 0 <= seconds <= _MAX_LIFETIME_S:
         raise StoreError(f"invalid time of {seconds} s; expected 0 to {_MAX_LIFETIME_S:.0f}")
     return now_ms + max(1, int(seconds * 1000)) if seconds else 0
@@ -213,7 +216,7 @@ def _check_found(kind: _Kind, count: int, id: str) -> None:  # noqa: A002
 def _connect(path: str | Path) -> sqlite3.Connection:
     folder = Path(path).parent
     if not folder.is_dir():
-        raise StoreError(f"{folder}: no such directory; create it, or choose another with --data")
+        raise StoreError(f"{folder}: no such directory; give the hub's data directory with --data")
     return connect(Path(path))
 
 

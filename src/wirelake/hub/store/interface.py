@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ..errors import HubError
@@ -189,8 +189,16 @@ class Store(Protocol):
     def redrive(self, places: Sequence[int], rows: Sequence[tuple[LogRow, object]]) -> None:
         """Replace dead letters by rows of the log for their clients."""
 
-    def prune(self, now_ms: int, dead_before_ms: int) -> None:
-        """Delete expired keys and old dead letters."""
+    def remove_keys(self, publisher: str) -> None:
+        """Delete all keys of a publisher."""
+
+    def expire_keys(
+        self, now_ms: int, limit: int, done: Callable[[Mapping[str, int]], None]
+    ) -> None:
+        """Delete about `limit` of the expired keys; `done` gets how many of each publisher."""
+
+    def prune(self, dead_before_ms: int) -> None:
+        """Delete old dead letters."""
 
     def trim_dead_letters(self, max_dead: int) -> None:
         """Delete the oldest dead letters beyond `max_dead`."""
@@ -238,6 +246,9 @@ class Store(Protocol):
 
     def key(self, publisher: str, key: str, now_ms: int) -> KeyRow | None:
         """Return what a publisher published with this key."""
+
+    def key_counts(self) -> list[tuple[str, int]]:
+        """Return the number of keys of each publisher; not bounded, for the start only."""
 
     def dead(
         self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None

@@ -30,6 +30,7 @@ __all__ = [
     "MIGRATIONS",
     "VERSION",
     "StoreError",
+    "check",
     "connect",
     "database_path",
     "migrate",
@@ -174,15 +175,15 @@ def prepare(path: Path, check_s: float) -> None:
     """Create, upgrade and check the database before a hub uses it; raise StoreError."""
     with closing(connect(path)) as db:
         if check_s:
-            _check(db, path, check_s)
+            check(db, path, check_s)
         try:
             _make_shrinkable(db)
         except sqlite3.Error as error:
             _log.warning("%s: cannot be rewritten: %s; it keeps its size", path, error)
 
 
-def _check(db: sqlite3.Connection, path: Path, check_s: float) -> None:
-    """Run `quick_check` on the tables, for at most `check_s` seconds."""
+def check(db: sqlite3.Connection, path: Path, check_s: float) -> None:
+    """Run `quick_check` on the tables, for at most `check_s` seconds; raise StoreError."""
     names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     names.sort(key=lambda name: _LARGE_TABLES.index(name) if name in _LARGE_TABLES else -1)
     # The timer ends a statement that runs; the deadline is for the moments between two.

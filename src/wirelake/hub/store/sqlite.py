@@ -11,7 +11,8 @@ import asyncio
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -46,6 +47,13 @@ _ENTRIES: Final = (
     "FROM log LEFT JOIN topics ON topics.number = target WHERE log.number IN "
 )
 _REFERENCED: Final = "SELECT 1 FROM dead WHERE dead.number = dead_log.number"
+_LAST_EXPIRED: Final = (
+    "SELECT expires_ms FROM publisher_keys WHERE expires_ms <= ? ORDER BY expires_ms "
+    "LIMIT 1 OFFSET ?"
+)
+_COUNT_EXPIRED: Final = (
+    "SELECT publisher, count(*) FROM publisher_keys WHERE expires_ms <= ? GROUP BY publisher"
+)
 _DELETE_DEAD: Final = ("DELETE FROM dead WHERE place IN (VALUES ", 1, ")")
 _DELETE_DEAD_CONTENT: Final = (
     f"DELETE FROM dead_log WHERE NOT EXISTS ({_REFERENCED}) AND number IN (VALUES ",
@@ -157,6 +165,10 @@ class Reader:
         )
         return None if row is None else KeyRow(*row)._replace(private=bool(row[4]))
 
+    def key_counts(self) -> list[tuple[str, int]]:
+        """Return the number of keys of each publisher."""
+        return self._read("SELECT publisher, count(*) FROM publisher_keys GROUP BY publisher")
+
     def dead(
         self, limit: int, client: int | None = None, numbers: Sequence[int] | None = None
     ) -> list[DeadRow]:
@@ -227,6 +239,14 @@ class SqliteStore(Reader):
         except BaseException:
             os.close(self._lock)
             raise
+
+    def problem(self) -> str:
+        """Return why the store cannot be used; empty if it can."""
+        try:
+            self._writer.file.check()
+        except StoreError as error:
+            return str(error)
+        return super().problem()
 
     async def close(self) -> None:
         """Write what is pending and close."""
@@ -327,11 +347,34 @@ class SqliteStore(Reader):
         for row, token in rows:
             self.append(row, token)
 
-    def prune(self, now_ms: int, dead_before_ms: int) -> None:
-        """Delete expired keys and old dead letters."""
+    def remove_keys(self, publisher: str) -> None:
+        """Delete all keys of a publisher."""
+        # Also those that are in this batch: they would be inserted after the deletion.
+        batch = self._writer.batch
+        batch.keys = [key for key in batch.keys if key.publisher != publisher]
+        self._work("DELETE FROM publisher_keys WHERE publisher = ?", [(publisher,)])
+
+    def expire_keys(
+        self, now_ms: int, limit: int, done: Callable[[Mapping[str, int]], None]
+    ) -> None:
+        """Delete expired keys; `done` gets how many of each publisher."""
+        deleted: Counter[str] = Counter()
 
         def work(db: sqlite3.Connection) -> None:
-            db.execute("DELETE FROM publisher_keys WHERE expires_ms <= ?", (now_ms,))
+            # By time, so that the index on it finds them: about `limit` of the oldest.
+            found = db.execute(_LAST_EXPIRED, (now_ms, limit - 1)).fetchone()
+            until = (now_ms,) if found is None else found
+            deleted.update(dict(db.execute(_COUNT_EXPIRED, until).fetchall()))
+            db.execute("DELETE FROM publisher_keys WHERE expires_ms <= ?", until)
+
+        batch = self._writer.batch
+        batch.work.append(work)
+        batch.dones.append(lambda error: done(deleted if error is None else {}))
+
+    def prune(self, dead_before_ms: int) -> None:
+        """Delete old dead letters."""
+
+        def work(db: sqlite3.Connection) -> None:
             db.execute("DELETE FROM dead WHERE dead_ms < ?", (dead_before_ms,))
             db.execute(f"DELETE FROM dead_log WHERE NOT EXISTS ({_REFERENCED})")
 

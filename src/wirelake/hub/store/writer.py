@@ -29,15 +29,17 @@ from typing import Any, Final, Literal, TypeAlias
 from ..errors import HubError
 from .failures import Failures
 from .interface import Done, KeyRow, LogRow
-from .migrations import StoreError, connect, shrink
+from .migrations import StoreError, check, connect, shrink
 
-__all__ = ["Batch", "Work", "Writer", "insert"]
+__all__ = ["Batch", "DatabaseFile", "Work", "Writer", "insert"]
 
 _FULL: Final = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_TOOBIG})
 
 Work: TypeAlias = Callable[[sqlite3.Connection], None]
 """Statements of a batch that are too rare to be collected by table."""
 
+_CHECK_S: Final = 5.0
+"""Maximum duration of the check of a database that has become smaller."""
 _ROWS: Final = 256
 """Maximum rows per statement. Row counts are powers of two, so that few statements are prepared."""
 
@@ -139,6 +141,41 @@ def _statement(begin: str, columns: int, end: str, rows: int) -> str:
     return begin + ",".join([row] * rows) + end
 
 
+class DatabaseFile:
+    """Notices when somebody removes, replaces or truncates the database of a running hub.
+
+    SQLite does not: it has the file open, and finds nearly all pages in its caches and in the
+    write-ahead log. Publishes would be confirmed that are lost with the next start.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        status = path.stat()
+        self._identity = (status.st_dev, status.st_ino)
+        self._size = status.st_size
+
+    def check(self) -> int:
+        """Return its size; raise StoreError unless it is the file the hub was started with."""
+        try:
+            status = self._path.stat()
+        except OSError as error:
+            raise StoreError(
+                f"{self._path}: {error.strerror}; restore it, and restart the hub"
+            ) from error
+        if (status.st_dev, status.st_ino) != self._identity:
+            raise StoreError(f"{self._path}: replaced while the hub runs; restart the hub")
+        return status.st_size
+
+    def was_cut(self) -> bool:
+        """Return whether another process has made it smaller since the last batch."""
+        return self.check() < self._size
+
+    def written(self) -> None:
+        """Note its size after a batch: a checkpoint may have changed it."""
+        with suppress(OSError):
+            self._size = self._path.stat().st_size
+
+
 class Writer:
     """Commits batches in its own thread."""
 
@@ -156,6 +193,7 @@ class Writer:
         self._on_finished = finished
         self._failures = failures
         self._db: sqlite3.Connection | None = connect(path, synchronous=synchronous)
+        self.file = DatabaseFile(path)
         self._queue: SimpleQueue[Batch | None] = SimpleQueue()
         self._next = Batch()
         self._writing = False
@@ -225,13 +263,21 @@ class Writer:
 
     def _write(self, batch: Batch) -> HubError | None:
         try:
+            was_cut = self.file.was_cut()
+            if was_cut and self._db is not None:  # it has pages in its cache that are lost
+                self._db.close()
+                self._db = None
             if self._db is None:
                 # Never a new file: the hub would go on without what it has confirmed.
                 self._db = connect(self._path, synchronous=self._synchronous, create=False)
+            if was_cut:
+                check(self._db, self._path, _CHECK_S)
             batch.write(self._db)
             if batch.shrink:
                 batch.shrunk = shrink(self._db)
-        except (sqlite3.Error, StoreError) as error:
+            self.file.written()
+        # Whatever it is: without its thread, the hub would confirm nothing more and look healthy.
+        except Exception as error:
             return self._failed(error)
         return None
 

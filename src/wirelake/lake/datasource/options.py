@@ -19,6 +19,8 @@
     partitions      number of tasks of a read
     source_pattern  regular expression for names of captures, with a group `source`, and a group
                     `sequence` if a number in the name orders the files
+    include_open    true also reads unfinished recordings in folders that no recorder on this
+                    machine is writing; false (default) skips them, with a notice; not for streams
 
     and for streams:
 
@@ -55,8 +57,8 @@ __all__ = ["FILES", "OPTIONS", "PAYLOAD", "OptionError", "Pace", "Request", "par
 
 OPTIONS: Final = (
     "path", "table", "protocol", "force_protocol", "ports", "dialects", "keys", "columns", "filter",
-    "payload", "mode", "reveal", "partitions", "source_pattern", "maxFilesPerTrigger",
-    "maxBytesPerTrigger", "settle", "lateness", "after",
+    "payload", "mode", "reveal", "partitions", "source_pattern", "include_open",
+    "maxFilesPerTrigger", "maxBytesPerTrigger", "settle", "lateness", "after",
 )  # fmt: skip
 """All option names."""
 FILES: Final = "files"
@@ -104,6 +106,8 @@ class Request:
     """Number of tasks; None lets the reader choose."""
     source_pattern: str | None = None
     """For names of captures; see `wirelake.tables.names.Names`."""
+    include_open: bool = False
+    """Also read unfinished recordings."""
     files: bool = False
     """List the captures instead of reading them."""
     hashed: bool = False
@@ -128,6 +132,7 @@ def parse(options: Mapping[str, str]) -> Request:
         _read(given),
         _partitions(given.get("partitions", "")),
         _pattern(given.get("source_pattern", "")),
+        include_open=_flag("include_open", given.get("include_open", "false")),
         files=given.get("table") == FILES,
         hashed=given.get("payload") == "hash",
         failfast=_one_of("mode", given.get("mode", modes[0]).lower(), modes) == "failfast",

@@ -17,7 +17,8 @@ that arrives late must not appear in a batch that is repeated.
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -25,7 +26,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from wirelake.tables.inputs import Capture, discover, identified
+from wirelake.tables.inputs import Capture, Watch, identified, skipped_text
 from wirelake.tables.names import first_ns
 from wirelake.tables.snapshot import Input
 from wirelake.wire.paths import AddressError, local_path
@@ -43,18 +44,25 @@ __all__ = [
     "file_rows",
     "folder",
     "listings",
+    "report_skipped",
 ]
+
+
+_LOG: Final = logging.getLogger(__name__)
 
 
 class PathError(ValueError):
     """A path at which there is nothing to read."""
 
 
-def captures(paths: Sequence[str], pattern: str | None = None) -> list[list[Capture]]:
+def captures(
+    paths: Sequence[str], pattern: str | None = None, *, include_open: bool = False
+) -> list[list[Capture]]:
     """Return the captures at some paths: the files of each, in reading order.
 
     `pattern` is that of `wirelake.tables.names.Names`. Each file is listed once, with an absolute
-    path: executors have other working directories.
+    path: executors have other working directories. Unfinished recordings in folders are skipped
+    with a notice, unless `include_open` is set.
     """
     if not paths:
         raise PathError(
@@ -63,7 +71,7 @@ def captures(paths: Sequence[str], pattern: str | None = None) -> list[list[Capt
     named: list[Capture] = []
     found = [named]
     for path in paths:
-        for each in _at(path, pattern):
+        for each in _at(path, pattern, include_open):
             if isinstance(each, Capture):
                 named.append(each)
             else:
@@ -81,31 +89,51 @@ def folder(paths: Sequence[str]) -> str:
     return str(local.absolute())
 
 
-def _at(path: str, pattern: str | None) -> Iterator[Capture | list[Capture]]:
+def _at(path: str, pattern: str | None, include_open: bool) -> Iterator[Capture | list[Capture]]:
     """Yield single files, and whole captures."""
     local = Path(_local(path))
     if local.is_dir():
-        found = _sources(discover(local, pattern))
+        found = _sources(_in_folder(local, pattern, include_open))
         if not found:
             raise PathError(f"{path}: no captures in this folder (*.pcap, *.pcapng, *.gz, *.zst)")
         yield from found
     elif local.exists():
         yield identified(local, pattern)
     elif matches := sorted(glob.glob(str(local), recursive=True)):
-        yield from _matched(map(Path, matches), pattern)
+        yield from _matched(map(Path, matches), pattern, include_open)
     elif "," in path:  # a name may contain commas; only what does not exist is a list
         for part in filter(None, map(str.strip, path.split(","))):
-            yield from _at(part, pattern)
+            yield from _at(part, pattern, include_open)
     else:
         raise PathError(f"{path}: no such file or folder")
 
 
-def _matched(paths: Iterable[Path], pattern: str | None) -> Iterator[list[Capture]]:
+def _in_folder(path: Path, pattern: str | None, include_open: bool) -> list[Capture]:
+    """List the captures in a folder; log how much of it is skipped."""
+    watch = Watch(path, pattern, include_open=include_open)
+    found = watch.look()
+    wait = "wait until the recorder has completed"
+    report_skipped(path, watch.open, wait if include_open else "set include_open=true to read")
+    return found
+
+
+def report_skipped(folder: object, files: Collection[Capture], remedy: str) -> None:
+    """Log the recordings in a folder that are not read."""
+    # Spark runs this in a Python process beside the driver, with the driver's standard error: a
+    # session on this machine prints it, a server of Spark Connect has it in its log.
+    if files:
+        sizes = [each.bytes for each in files]
+        _LOG.warning("wirelake: %s", skipped_text(folder, sizes, remedy))
+
+
+def _matched(
+    paths: Iterable[Path], pattern: str | None, include_open: bool
+) -> Iterator[list[Capture]]:
     """Yield the sources of the folders that a glob matches, and of the files by folder."""
     files: dict[Path, list[Capture]] = {}
     for path in paths:
         if path.is_dir():
-            yield from _sources(discover(path, pattern))
+            yield from _sources(_in_folder(path, pattern, include_open))
         else:
             files.setdefault(path.parent, []).append(identified(path, pattern))
     for found in files.values():

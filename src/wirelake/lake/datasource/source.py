@@ -42,6 +42,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from wirelake.capture.format.writer import is_being_written
 from wirelake.columnar.read.options import DERIVED, table_schema
 from wirelake.tables.inputs import Capture, Watch, admit
 from wirelake.tables.snapshot import Input, Snapshot, Source
@@ -60,6 +61,7 @@ from .paths import (
     file_rows,
     folder,
     listings,
+    report_skipped,
 )
 from .pruning import pruned
 
@@ -137,7 +139,9 @@ class CaptureReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks. Called on the driver for every plan, `explain` included."""
-        return plan(self._request, captures(self._request.paths, self._request.source_pattern))
+        request = self._request
+        found = captures(request.paths, request.source_pattern, include_open=request.include_open)
+        return plan(request, found)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task. Called in a worker."""
@@ -160,8 +164,15 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"table {request.read.table} needs state across files, which a stream does not"
                 " keep; use a lake: wirelake lake run --from ... --to ... --stream"
             )
+        if request.include_open:
+            raise OptionError(
+                "option 'include_open' does not apply to streams, which read a recording when it"
+                " is complete"
+            )
         self._request = request
-        self._watch = Watch(folder(request.paths), request.source_pattern)
+        self._folder = folder(request.paths)
+        self._watch = Watch(self._folder, request.source_pattern)
+        self._reported: set[str] = set()
         self._clock = clock
         self._frozen: tuple[list[Capture], int] | None = None
         self._latest: Offset | None = None
@@ -226,7 +237,17 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._request, partition)
 
     def _look(self) -> tuple[list[Capture], int]:
-        return self._watch.look(), self._clock()
+        found, now_ns = self._watch.look(), self._clock()
+        # A recording that is being written will be complete; one that a killed recorder has left is
+        # never read. Each is reported once.
+        left = [
+            each
+            for each in self._watch.open
+            if each.path not in self._reported and not is_being_written(each.path)
+        ]
+        self._reported |= {each.path for each in left}
+        report_skipped(self._folder, left, "use 'wirelake capture repair' to complete")
+        return found, now_ns
 
 
 def _snapshot(last: Mapping[str, int]) -> Snapshot:

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from wirelake.columnar.fold.deliveries import (
     by_client,
@@ -40,7 +39,7 @@ from wirelake.tables.snapshot import AddedFile
 from .rollups import roll_up
 from .settings import DAY_NS, QUIET_NS, Settings
 from .step import Outputs, Step, overlaps
-from .tasks import run_tasks
+from .tasks import Workers
 
 __all__ = [
     "Change",
@@ -58,7 +57,7 @@ _MANY_FILES: Final = 16
 _SHARE_ROWS: Final = 1_000_000
 """Rows for one task. A part takes about 200 bytes, and a merge needs it about three times."""
 _PARALLEL_JOBS: Final = 4
-"""Spark jobs in parallel: most of their time goes into being planned and started."""
+"""Jobs in parallel: of a job of Spark, most of the time goes into being planned and started."""
 
 
 # -- the stage -------------------------------------------------------------------------------
@@ -75,10 +74,10 @@ class Change(msgspec.Struct):
         return Change(self.add + other.add, self.remove + other.remove)
 
 
-_Make = Callable[[SparkSession, Step, int], Change]
+_Make = Callable[[Workers, Step, int], Change]
 
 
-def merge(spark: SparkSession, step: Step, settings: Settings, now_ns: int) -> None:
+def merge(workers: Workers, step: Step, settings: Settings, now_ns: int) -> None:
     """Add the remaining tables and the roll-ups to a step.
 
     `now_ns` is a time of the captures; nothing older is expected to arrive.
@@ -91,14 +90,14 @@ def merge(spark: SparkSession, step: Step, settings: Settings, now_ns: int) -> N
     minutes = [name for name in settings.tables if name.endswith("_minutes")]
     after_deliveries = [name for name in minutes if name == "delivery_minutes"]
     at_once = [name for name in minutes if name not in after_deliveries]
-    # Threads only wait for Spark here. A job costs mostly its planning and start, so jobs that do
-    # not depend on each other are started together.
+    # Threads only wait for workers. A job of Spark costs mostly its planning and start, so several
+    # that do not depend on each other are started together.
     with ThreadPoolExecutor(_PARALLEL_JOBS) as pool:
-        futures = [pool.submit(make, spark, step, now_ns) for make in tables]
-        rollups = [pool.submit(roll_up, spark, step, at_once)]
+        futures = [pool.submit(make, workers, step, now_ns) for make in tables]
+        rollups = [pool.submit(roll_up, workers, step, at_once)]
         # The roll-ups under way read none of the tables that change here.
         _apply(step, [future.result() for future in futures])
-        rollups.append(pool.submit(roll_up, spark, step, after_deliveries))
+        rollups.append(pool.submit(roll_up, workers, step, after_deliveries))
         _apply(step, [Change(*future.result()) for future in rollups])
 
 
@@ -108,7 +107,7 @@ def _apply(step: Step, changes: Iterable[Change]) -> None:
         step.add(change.add)
 
 
-def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
+def _deliveries(workers: Workers, step: Step, now_ns: int) -> Change:
     if not any(step.touched(table) for table in (_PARTS, _FAULTS, _PUBLICATIONS)):
         return Change()
     before = step.files(_PARTS, provisional=False)
@@ -129,20 +128,20 @@ def _deliveries(spark: SparkSession, step: Step, now_ns: int) -> Change:
         )
         for share in range(shares)
     ]
-    written = _written(run_tasks(spark, merge_deliveries, tasks, Merged))
+    written = _written(workers.run(merge_deliveries, tasks, Merged))
     change = Change(written, [*before, *step.kept("deliveries", provisional=True)])
     held = _paths(file for file in written if file.table == _PARTS)
     for table in (_PUBLICATIONS, _FAULTS):
-        change = change.join(_compacted(spark, step, table, now_ns, held))
+        change = change.join(_compacted(workers, step, table, now_ns, held))
     return change
 
 
-def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
+def _connections(workers: Workers, step: Step, now_ns: int) -> Change:
     if not any(step.touched(table) for table in (_CONNECTIONS, _SIGN_ONS)):
         return Change()
     sign_ons = step.files(_SIGN_ONS)
     final = step.new(_CONNECTIONS, provisional=False)
-    corrected = _corrected(spark, step, sign_ons)
+    corrected = _corrected(workers, step, sign_ons)
     provisional = step.files(_CONNECTIONS, provisional=True)
     shares = _shares([*final, *corrected, *provisional, *sign_ons])
     tasks = [
@@ -157,13 +156,13 @@ def _connections(spark: SparkSession, step: Step, now_ns: int) -> Change:
         for share in range(shares)
     ]
     change = Change(
-        _written(run_tasks(spark, merge_connections, tasks, Merged)),
+        _written(workers.run(merge_connections, tasks, Merged)),
         [*final, *corrected, *step.kept("connections", provisional=True)],
     )
-    return change.join(_compacted(spark, step, _SIGN_ONS, now_ns))
+    return change.join(_compacted(workers, step, _SIGN_ONS, now_ns))
 
 
-def _corrected(spark: SparkSession, step: Step, sign_ons: Sequence[AddedFile]) -> list[AddedFile]:
+def _corrected(workers: Workers, step: Step, sign_ons: Sequence[AddedFile]) -> list[AddedFile]:
     """Return files whose connections get another previous connection by a late sign-on."""
     known = [file for file in step.kept(_SIGN_ONS, provisional=False) if file.max_ns is not None]
     new = [file for file in step.new(_SIGN_ONS) if file.min_ns is not None]
@@ -185,13 +184,13 @@ def _corrected(spark: SparkSession, step: Step, sign_ons: Sequence[AddedFile]) -
         )
         for share in range(shares)
     ]
-    done = run_tasks(spark, changed_sign_ons, tasks, Changed)
+    done = workers.run(changed_sign_ons, tasks, Changed)
     times = [ts_ns for each in done for ts_ns in each.times_ns]
     return [file for file in finished if any(overlaps(file, ts_ns, ts_ns) for ts_ns in times)]
 
 
 def _compacted(
-    spark: SparkSession, step: Step, table: str, now_ns: int, held: tuple[str, ...] = ()
+    workers: Workers, step: Step, table: str, now_ns: int, held: tuple[str, ...] = ()
 ) -> Change:
     """Rewrite many files as one for each share, with the rows that are still needed."""
     files = step.files(table, provisional=False)
@@ -210,7 +209,7 @@ def _compacted(
         )
         for share in range(shares)
     ]
-    return Change(_written(run_tasks(spark, compact, tasks, Merged)), files)
+    return Change(_written(workers.run(compact, tasks, Merged)), files)
 
 
 def _shares(files: Iterable[AddedFile]) -> int:

@@ -96,6 +96,8 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
     written: list[AddedFile] = []
     latest: list[int] = []
     """The latest times of messages; see `wirelake.lake.engine.watermarks`."""
+    waiting_ns: int | None = None
+    """Since when events wait for a later step; None if none do."""
     failure: Failure | None = None
 
 
@@ -107,7 +109,7 @@ def decode(task: DecodeTask) -> Decoded:
     latest = Latest()
     try:
         with Outputs(task.work, written_tables(task.settings.tables)) as outputs:
-            _decode(task, outputs, latest)
+            waiting_ns = _decode(task, outputs, latest)
             written = outputs.close()
     except StateError as error:
         return _failed(task, Failure(unusable(error)))
@@ -120,6 +122,7 @@ def decode(task: DecodeTask) -> Decoded:
         shares=task.shares,
         written=written,
         latest=latest.times,
+        waiting_ns=waiting_ns,
     )
 
 
@@ -152,7 +155,8 @@ def _overwritten(path: str, sequence: int) -> Failure | None:
     return None if begins == sequence else Failure(f"{path} was replaced", path, "vanished_file")
 
 
-def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
+def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> int | None:
+    """Write the tables and the state; return since when events wait."""
     before = [_load(path) for path in task.states]
     settings = task.settings
     folds = not FOLDED.isdisjoint(settings.tables)
@@ -186,6 +190,7 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
         _write(outputs, window, fold, latest)
     # Saved before the end is assumed: the next step continues here, and what follows is
     # provisional.
+    waiting_ns = latest.waiting_ns
     saved = pipeline.save()
     folded = None if fold is None else fold.save(saved.hashes())
     outputs.state(STATE, encode_state(_KIND, SourceState(saved, folded)))
@@ -194,6 +199,7 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> None:
         _write(outputs, window, fold, latest)
     if fold is not None:
         _write_all(outputs, fold.finish())
+    return waiting_ns
 
 
 def _write(outputs: Outputs, window: Iterable[Item], fold: Fold | None, latest: Latest) -> None:
@@ -217,6 +223,8 @@ def _written(outputs: Outputs, window: Iterable[Item], latest: Latest) -> Iterat
             outputs.write(table, found)
             if table == "messages":
                 latest.add(found)
+        elif table == "waiting":
+            latest.waiting_ns = min(dict(found).values(), default=None)
         yield table, found
 
 

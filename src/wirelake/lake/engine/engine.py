@@ -1,7 +1,7 @@
 """The engine of a lake: advances it by one committed step after another.
 
     with Writer(root, create=settings.to_record()) as writer:
-        Engine(spark, writer, settings).advance(inputs)
+        Engine(workers, writer, settings).advance(inputs)
 
 Batch runs and streams both call it. The tables depend only on the files that were admitted, not on
 the steps in which they arrived. `docs/concepts/lake.md` describes a step: decode each source
@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from wirelake.records.schema import schema
 from wirelake.tables.parquet import ParquetOut, added_file
@@ -30,8 +29,8 @@ from .cross_connection import merge
 from .decoding import STATE, Decoded, DecodeTask, decode
 from .settings import Settings
 from .step import Step
-from .tasks import NO_ROOM, run_tasks, shares_of, workers_of
-from .tunnels import EVENTS, SHARES, Tunnelled, TunnelTask, tunnel
+from .tasks import NO_ROOM, Workers, shares_of
+from .tunnels import EVENTS, IN_TUNNELS, PARTS, SHARES, Tunnelled, TunnelTask, tunnel
 from .tunnels import STATE as TUNNEL_STATE
 from .watermarks import Reached, complete_ns, expected_ns, watermark_ns
 
@@ -65,23 +64,20 @@ class Engine:
 
     def __init__(
         self,
-        spark: SparkSession,
+        workers: Workers,
         writer: Writer,
         settings: Settings,
         *,
         keys: Iterable[str] = (),
-        workers: int | None = None,
         lateness_s: float = 600,
         window_bytes: int | None = None,
         on_step: OnStep | None = None,
     ):
-        """`workers` is the number of parallel tasks, by default those that Spark has at each step.
-        `lateness_s` is how far sources may be apart."""
-        self._spark = spark
+        """`lateness_s` is how far sources may be apart."""
+        self._workers = workers
         self._writer = writer
         self._settings = settings.agreed(writer.snapshot.settings)
         self._keys = tuple(str(absolute_path(each)) for each in keys)
-        self._workers = workers
         self._lateness_ns = int(lateness_s * 1e9)
         self._window_bytes = window_bytes
         self._on_step = on_step or (lambda _: None)
@@ -124,13 +120,13 @@ class Engine:
             # sources, and `merge` the calls and connections of both.
             self._decode(step, good, mtimes)
             self._refuse(step, [each for each in inputs if each.fault is not None])
-            if "tunnels" in self._settings.tables or "calls" in self._settings.tables:
+            if not IN_TUNNELS.isdisjoint(self._settings.tables):
                 self._on_step("tunnels")
                 self._tunnels(step, mtimes, unread_ns)
             self._on_step("join")
             # Capture time, not the clock: a run over old captures gives the same rows at any date.
-            now_ns = complete_ns(_reached(step, mtimes), unread_ns) - self._lateness_ns
-            merge(self._spark, step, self._settings, now_ns)
+            now_ns = complete_ns(_reached(step, mtimes), self._lateness_ns, unread_ns)
+            merge(self._workers, step, self._settings, now_ns)
             # Final connections are in `connections` now, with their predecessor. Provisional ones
             # stay, because another source may still change that predecessor.
             step.remove(step.new(_CONSUMED, provisional=False))
@@ -159,7 +155,7 @@ class Engine:
         for each in inputs:
             by_source.setdefault(each.source, []).append(each)
         sizes = {source: sum(i.bytes for i in files) for source, files in by_source.items()}
-        shares = shares_of(sizes, self._workers or workers_of(self._spark))
+        shares = shares_of(sizes, self._workers.count())
         tasks = [
             DecodeTask(
                 source=source,
@@ -177,7 +173,7 @@ class Engine:
             for source, files in sorted(by_source.items(), key=lambda item: -sizes[item[0]])
             for share in range(shares[source])
         ]
-        done = run_tasks(self._spark, decode, tasks, Decoded)
+        done = self._workers.run(decode, tasks, Decoded)
         for result in done:
             _check(result)
         for source in by_source:
@@ -189,13 +185,18 @@ class Engine:
         before = _of_source(step.kept(STATE), source)
         times = [file.max_ns for file in before if file.max_ns is not None]
         times.append(_watermark(done, mtime_ns))
+        waiting_ns = min(
+            (each.waiting_ns for each in done if each.waiting_ns is not None), default=None
+        )
         for table in step.tables():
             # What the last step wrote for the case that the source ended there. It did not.
             step.remove(file for file in _of_source(step.kept(table), source) if file.provisional)
         step.remove(before)
         for each in done:
             written = [
-                msgspec.structs.replace(file, max_ns=max(times)) if file.table == STATE else file
+                msgspec.structs.replace(file, min_ns=waiting_ns, max_ns=max(times))
+                if file.table == STATE
+                else file
                 for file in each.written
             ]
             step.add(written, source=source, share=each.share, shares=each.shares)
@@ -229,29 +230,31 @@ class Engine:
         waited = step.kept(EVENTS, provisional=False)
         final = sorted(step.new(EVENTS, provisional=False), key=_place)
         provisional = sorted(step.files(EVENTS, provisional=True), key=_place)
-        watermark = expected_ns(_reached(step, mtimes), self._lateness_ns, unread_ns)
+        until_ns = expected_ns(_reached(step, mtimes), self._lateness_ns, unread_ns)
         tasks = [
             TunnelTask(
                 share=share,
                 waiting=_paths(file for file in waited if file.share == share),
                 final=_paths(final),
                 provisional=_paths(provisional),
-                until_ns=watermark - self._lateness_ns,
+                until_ns=until_ns,
                 state=states[share].path if share in states else None,
                 work=step.work("tunnels"),
                 tables=self._settings.tables,
             )
             for share in range(SHARES)
         ]
-        done = run_tasks(self._spark, tunnel, tasks, Tunnelled)
+        done = self._workers.run(tunnel, tasks, Tunnelled)
         for each in done:
             if each.failure is not None:
                 raise DamagedError(each.failure)
         # Events are consumed here: folded into the state, or written again as waiting for their
         # share.
         step.remove([*states.values(), *waited, *final])
-        step.remove(step.kept("tunnels", provisional=True))
-        step.remove(file for file in step.kept("calls", provisional=True) if file.source is None)
+        # Provisional files of connections belong to a source.
+        for table in ("tunnels", "calls", *PARTS):
+            provisional = step.kept(table, provisional=True)
+            step.remove(file for file in provisional if file.source is None)
         for each in done:
             step.add(each.written, share=each.share, shares=SHARES)
 
@@ -283,7 +286,7 @@ def _reached(step: Step, mtimes: _Mtimes) -> dict[str, Reached]:
     for file in step.files(STATE):
         if file.source is not None and file.max_ns is not None:
             read = mtimes[file.source]
-            found[file.source] = Reached(min(file.max_ns, read[-1]), read)
+            found[file.source] = Reached(min(file.max_ns, read[-1]), read, file.min_ns)
     return found
 
 

@@ -22,7 +22,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
 
 from wirelake.columnar.fold.rollups import RollupCounts
 from wirelake.records.rollups import INPUTS, MINUTE_NS
@@ -31,7 +30,7 @@ from wirelake.tables.parquet import ParquetOut, added_file
 from wirelake.tables.snapshot import AddedFile
 
 from .step import Step, overlaps
-from .tasks import run_tasks
+from .tasks import Workers
 
 __all__ = ["RollupTask", "count", "roll_up"]
 
@@ -52,13 +51,13 @@ class _Span(NamedTuple):
 
 
 def roll_up(
-    spark: SparkSession, step: Step, tables: Iterable[str]
+    workers: Workers, step: Step, tables: Iterable[str]
 ) -> tuple[list[AddedFile], list[AddedFile]]:
     """Return the files that some roll-ups gain and lose in a step."""
     spans = {table: span for table in tables if (span := _touched(step, table)) is not None}
     tasks = [task for table, span in spans.items() for task in _tasks(step, table, span)]
     counted: dict[str, list[Path]] = {}
-    for task, done in zip(tasks, run_tasks(spark, count, tasks, Counted), strict=True):
+    for task, done in zip(tasks, workers.run(count, tasks, Counted), strict=True):
         counted.setdefault(task.table, []).append(Path(done.path))
     add: list[AddedFile] = []
     remove: list[AddedFile] = []

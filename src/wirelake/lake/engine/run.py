@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from pyspark.sql import SparkSession
 
 from wirelake.tables.inputs import (
     LATENESS_S,
@@ -28,7 +27,10 @@ from wirelake.tables.writer import Writer
 from .decoding import check_states
 from .engine import Engine, OnStep
 from .settings import Settings
-from .streaming import follow
+from .tasks import Workers
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 __all__ = ["Committed", "Outcome", "run"]
 
@@ -211,7 +213,8 @@ def run(
     lake: str | os.PathLike[str],
     captures: str | os.PathLike[str],
     *,
-    spark: Callable[[], SparkSession],
+    spark: Callable[[], SparkSession] | None = None,
+    workers: Workers | None = None,
     settings: Settings | None = None,
     keys: Iterable[str] = (),
     stream: bool = False,
@@ -232,7 +235,8 @@ def run(
 ) -> Outcome:
     """Advance a lake; create it if it does not exist.
 
-    `spark` is called only after the lake was checked: a session takes seconds to start. Without
+    `spark` is called only after the lake was checked: a session takes seconds to start. Tasks run
+    in its workers, or in `workers`; a stream needs a session in either case. Without
     `settings` an existing lake keeps its own and a new one gets the defaults. With `stream` it runs
     until `until` returns true or a signal arrives, or (`available_now`) until everything is read.
     `include_open` also reads recordings that a killed recorder has left; not in a stream.
@@ -248,9 +252,15 @@ def run(
     with Writer(lake, create=made.to_record(), fsync=fsync) as writer:
         chosen = settings or Settings.of_record(writer.snapshot.settings)
         check_states(writer)
-        session = spark()
+        session = None if spark is None else spark()
+        if workers is None:
+            if session is None:
+                raise ValueError("expected spark or workers")
+            from .spark_workers import SparkWorkers
+
+            workers = SparkWorkers(session)
         engine = Engine(
-            session,
+            workers,
             writer,
             chosen,
             keys=keys,
@@ -274,8 +284,10 @@ def run(
             until=until,
         )
         if stream:
+            from .streaming import follow
+
             follow(
-                session,
+                session,  # type: ignore[arg-type]
                 folder,
                 found.up_to,
                 start=found.cursors(),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from wirelake.records.rollups import MINUTE_NS
+from wirelake.records.rollups import INPUTS, MINUTE_NS
 from wirelake.tables.paths import LakeError
 from wirelake.wire.errors import unknown
 
@@ -17,6 +17,7 @@ __all__ = [
     "QUIET_NS",
     "TABLES",
     "Settings",
+    "tables_for",
     "tables_of",
     "written_tables",
 ]
@@ -48,7 +49,7 @@ _INTERMEDIATE: Final[dict[str, tuple[str, ...]]] = {
     "_delivery_parts": ("deliveries",),
     "_delivery_faults": ("deliveries",),
     "_publications": ("deliveries",),
-    "_tunnel_events": ("tunnels", "calls"),
+    "_tunnel_events": ("tunnels", "calls", "deliveries"),
 }
 """Intermediate tables, and the tables made from them."""
 TABLES: Final = (*DECODED, *_NEEDS)
@@ -102,6 +103,14 @@ def tables_of(names: Iterable[str]) -> tuple[str, ...]:
         if name not in TABLES:
             raise LakeError(unknown("table", name, TABLES))
         wanted.update((name, *_NEEDS.get(name, ())))
+    return tuple(name for name in TABLES if name in wanted)
+
+
+def tables_for(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the tables without which some cannot be made, and those that say what is missing."""
+    wanted = {"faults", "coverage"}
+    for name in names:
+        wanted.update((name, *_NEEDS.get(name, ()), *INPUTS.get(name, ())))
     return tuple(name for name in TABLES if name in wanted)
 
 

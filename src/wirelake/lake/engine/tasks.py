@@ -1,35 +1,33 @@
-"""Functions that run in Spark's workers: each task is a call that returns one row.
+"""Tasks: functions that run in workers, and the workers of this machine.
 
-    results = run_tasks(spark, decode, [DecodeTask(...), DecodeTask(...)])
+    results = workers.run(decode, [DecodeTask(...), DecodeTask(...)], Decoded)
 
-Rows of tables do not pass through Spark: a task writes Parquet files into the lake's folder and its
-row names them. Decoding and writing in the worker takes 0.58 of a plain source read; writing
-through Spark takes 2.9 times one.
+Rows of tables do not pass through the caller: a task writes Parquet files into the lake's folder,
+and its result names them. A lake is updated by the workers of Spark (`spark_workers.py`), or by
+processes of this machine: the same functions, so the same tables.
 """
 
 from __future__ import annotations
 
 import errno
-import functools
+import multiprocessing
 import os
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
-
-import msgspec
-import pyarrow as pa
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
-from pyspark.sql.conf import RuntimeConfig
-from pyspark.sql.types import LongType, StringType, StructField, StructType
+import signal
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from types import TracebackType
+from typing import Final, TypeVar
 
 from wirelake.tables.paths import LakeError
 
 __all__ = [
     "NO_ROOM",
-    "run_tasks",
+    "LocalWorkers",
+    "Workers",
+    "no_room",
     "shares_of",
-    "workers_of",
 ]
 
 
@@ -38,70 +36,98 @@ Result = TypeVar("Result")
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 """Errors of a full disk or an exceeded quota."""
-_ROW: Final = StructType(
-    [
-        StructField("task", LongType(), False),
-        StructField("result", StringType(), True),
-        StructField("errno", LongType(), True),
-    ]
-)
-_ARROW_ROW: Final = pa.schema(
-    [
-        pa.field("task", pa.int64(), nullable=False),
-        pa.field("result", pa.string()),
-        pa.field("errno", pa.int64()),
-    ]
-)
 
 
-def run_tasks(
-    spark: SparkSession,
-    function: Callable[[Task], Result],
-    tasks: Sequence[Task],
-    result: type[Result],
-) -> list[Result]:
-    """Call `function` for each task in a worker. Returns the results in order.
+def no_room(number: int) -> LakeError:
+    """Return the error of a task whose disk is full."""
+    return LakeError(
+        f"cannot write to the lake: {os.strerror(number)};"
+        " nothing was committed; free disk space and run again"
+    )
 
-    A retry or speculation may call it more than once, so it must write only files of its own.
-    Tasks and results are msgspec Structs; `result` is the type of the latter. Raises LakeError if
-    the disk of a task is full, which is not worth a retry; Spark raises all other exceptions.
-    """
-    if not tasks:
-        return []
-    packed = [msgspec.msgpack.encode(task) for task in tasks]
-    work = functools.partial(_work, function, packed, type(tasks[0]))
-    # One number, one partition, one task: Spark only schedules, repeats and reports. No API of the
-    # JVM or of RDDs, which Spark Connect does not have.
-    numbers = spark.range(0, len(tasks), 1, len(tasks))
-    found = numbers.mapInArrow(work, _ROW).collect()
-    for row in found:
-        if row["errno"] is not None:
+
+class Workers(ABC):
+    """What runs tasks."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return how many tasks run in parallel."""
+
+    @abstractmethod
+    def run(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task], result: type[Result]
+    ) -> list[Result]:
+        """Call `function` for each task. Returns the results in order.
+
+        A retry or speculation may call it more than once, so it must write only files of its own.
+        Tasks and results are msgspec Structs; `result` is the type of the latter. Raises LakeError
+        if the disk of a task is full, which is not worth a retry.
+        """
+
+
+class LocalWorkers(Workers):
+    """Processes of this machine, which start with the first tasks that are worth it."""
+
+    def __init__(self, count: int = 1):
+        """With one worker, tasks run in this process."""
+        self._count = count
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> LocalWorkers:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._pool is not None:
+            # After Ctrl-C nobody wants the rest of what the workers do.
+            processes = list((self._pool._processes or {}).values())
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for each in processes if error is not None else ():
+                each.terminate()
+            for each in processes:
+                each.join()
+
+    def count(self) -> int:
+        return self._count
+
+    def run(
+        self,
+        function: Callable[[Task], Result],
+        tasks: Sequence[Task],
+        result: type[Result],  # noqa: ARG002 - nothing is encoded on the way
+    ) -> list[Result]:
+        try:
+            return list(self._results(function, tasks))
+        except BrokenProcessPool as error:
             raise LakeError(
-                f"cannot write to the lake: {os.strerror(row['errno'])};"
-                " nothing was committed; free disk space and run again"
+                "a worker ended early; one process alone needs less memory: --jobs 1"
+            ) from error
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            raise no_room(error.errno or 0) from error
+
+    def _results(
+        self, function: Callable[[Task], Result], tasks: Sequence[Task]
+    ) -> Iterable[Result]:
+        if self._count == 1 or len(tasks) == 1:
+            return map(function, tasks)
+        if self._pool is None:
+            # Not fork: Arrow has threads, which a forked process would lack.
+            context = multiprocessing.get_context("spawn")
+            self._pool = ProcessPoolExecutor(
+                self._count, mp_context=context, initializer=_ignore_interrupts
             )
-    texts = {row["task"]: row["result"] for row in found}
-    return [msgspec.json.decode(texts[number], type=result) for number in range(len(tasks))]
+        return self._pool.map(function, tasks)
 
 
-def _work(
-    function: Callable[[Any], Any],
-    packed: Sequence[bytes],
-    kind: type[Any],
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            row = {"task": number}
-            try:
-                done = function(msgspec.msgpack.decode(packed[number], type=kind))
-                row["result"] = msgspec.json.encode(done).decode()
-            # Returned, not raised: Spark would repeat the task three times on the full disk.
-            except OSError as error:
-                if error.errno not in NO_ROOM:
-                    raise
-                row["errno"] = error.errno
-            yield pa.RecordBatch.from_pylist([row], _ARROW_ROW)
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the process that started this one, which ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 # -- number of tasks -------------------------------------------------------------------------
@@ -111,12 +137,6 @@ _SHARE_BYTES: Final = 8 << 20
 """Bytes of a source that are worth a task of their own."""
 _MAX_SHARES: Final = 16
 """Every share scans all packets of its source: more shares cost more than they save."""
-_NO_LIMIT: Final = (1 << 31) - 1
-_RANGE: Final = 100_000
-"""Numbers to divide among all cores: more than any cluster has."""
-_LOCAL: Final = re.compile(r"local\[(\d+)[^\]]*\]")
-"""`local[*]` and `local` are not among them: the JVM knows how many cores it may use."""
-_CLUSTER: Final = re.compile(r"local-cluster\[(\d+),\s*(\d+),.*\]")
 
 
 def shares_of(sizes: Mapping[str, int], workers: int) -> dict[str, int]:
@@ -132,51 +152,3 @@ def shares_of(sizes: Mapping[str, int], workers: int) -> dict[str, int]:
         worth = 1 + size // _SHARE_BYTES
         found[source] = max(1, min(even, worth, _MAX_SHARES))
     return found
-
-
-def workers_of(spark: SparkSession) -> int:
-    """Return how many tasks a session runs in parallel.
-
-    Its settings say so, or it is asked: a cluster without limits gives a session all its cores, and
-    has others in an hour.
-    """
-    stated = _stated_workers(spark.conf)
-    if stated is not None:
-        return stated
-    # The first job waits until a worker is there; before it a cluster has none, and Spark
-    # assumes two.
-    _default_partitions(spark)
-    return _default_partitions(spark)
-
-
-def _stated_workers(conf: RuntimeConfig) -> int | None:
-    """Return the number of workers that settings fix; None if they leave it to the cluster."""
-    master = conf.get("spark.master", "") or ""
-    if match := _LOCAL.fullmatch(master):
-        return int(match[1])
-    if match := _CLUSTER.fullmatch(master):
-        return int(match[1]) * int(match[2])
-    cores = _number(conf, "spark.executor.cores") or 1
-    # Executors that are started on demand are not there before there is work for them.
-    on_demand = conf.get("spark.dynamicAllocation.enabled", "") == "true"
-    most = "spark.dynamicAllocation.maxExecutors" if on_demand else "spark.executor.instances"
-    executors = _number(conf, most)
-    if executors is not None:
-        return max(1, executors * cores)
-    return _number(conf, "spark.cores.max")
-
-
-def _number(conf: RuntimeConfig, name: str) -> int | None:
-    text = conf.get(name, "") or ""
-    # The default of some settings is the largest integer of Java, which means no limit.
-    return int(text) if text.isdecimal() and int(text) < _NO_LIMIT else None
-
-
-def _default_partitions(spark: SparkSession) -> int:
-    """Return the partitions of a range without a number of them: one for each core that is there.
-
-    Asked with a query, because Spark Connect has no SparkContext.
-    """
-    partitions = spark.range(_RANGE).select(f.spark_partition_id().alias("number"))
-    [row] = partitions.agg(f.max("number").alias("last")).collect()
-    return 1 + int(row["last"])

@@ -32,6 +32,8 @@ from .step import Outputs
 
 __all__ = [
     "EVENTS",
+    "IN_TUNNELS",
+    "PARTS",
     "SHARES",
     "STATE",
     "EventFiles",
@@ -104,7 +106,7 @@ class EventFiles:
 
     def _read(self, group: _Group, first_ns: int, last_ns: int) -> pa.RecordBatch:
         with pq.ParquetFile(self._paths[group.file]) as file:
-            table = file.read_row_group(group.number).cast(_SCHEMA).combine_chunks()
+            table = _with_all_columns(file.read_row_group(group.number)).combine_chunks()
         [batch] = table.to_batches()
         if group.first_ns < first_ns or group.last_ns > last_ns:
             times = batch.column("ts_ns")
@@ -116,6 +118,17 @@ class EventFiles:
         # then their order in the file.
         numbers = batch.column(at).to_numpy() + (group.file << _BITS)
         return batch.set_column(at, batch.schema.field(at), pa.array(numbers, pa.int64()))
+
+
+def _with_all_columns(events: pa.Table) -> pa.Table:
+    """Return events of any version; columns that an earlier one did not have are null."""
+    arrays = [
+        events.column(each.name).cast(each.type)
+        if each.name in events.schema.names
+        else pa.nulls(len(events), each.type)
+        for each in _SCHEMA
+    ]
+    return pa.table(arrays, schema=_SCHEMA)
 
 
 def _groups(file: int, path: str) -> Iterator[_Group]:
@@ -148,6 +161,10 @@ EVENTS: Final = "_tunnel_events"
 """The table of events. Files of a share wait for a later step, those of sources are provisional."""
 STATE: Final = "_tunnel_fold"
 """The table of states: one file for each share of the tunnels."""
+IN_TUNNELS: Final = frozenset({"tunnels", "calls", "deliveries"})
+"""Tables with rows of what is in tunnels."""
+PARTS: Final = ("_delivery_parts", "_delivery_faults")
+"""Tables from which the next stage makes `deliveries`."""
 SHARES: Final = 4
 """Number of tasks in every lake. Fixed, since state is never divided differently."""
 
@@ -189,7 +206,8 @@ def tunnel(task: TunnelTask) -> Tunnelled:
     # Events that waited come before those of this step: files are in the order of steps.
     happened = EventFiles([*task.waiting, *task.final], task.share, SHARES)
     every = EventFiles([*task.waiting, *task.final, *task.provisional], task.share, SHARES)
-    with Outputs(task.work, frozenset({*task.tables, EVENTS})) as outputs:
+    tables = frozenset({*task.tables, EVENTS, *(PARTS if "deliveries" in task.tables else ())})
+    with Outputs(task.work, tables) as outputs:
         for events in happened.until(task.until_ns):
             _fold(fold, events, outputs)
         # Saved before provisional events are folded: they are folded again, or differ, in the next

@@ -24,6 +24,8 @@ class Latest:
 
     def __init__(self) -> None:
         self._times: NDArray[np.int64] = np.empty(0, np.int64)
+        self.waiting_ns: int | None = None
+        """Since when events wait, after the last window; None if none do."""
 
     def add(self, messages: pa.RecordBatch) -> None:
         """Add messages."""
@@ -46,6 +48,13 @@ class Reached(msgspec.Struct, frozen=True):
     """Its watermark."""
     mtimes_ns: Sequence[int]
     """Modification times of its files, in reading order."""
+    waiting_ns: int | None = None
+    """Since when events of it wait (captures.md, Waiting): later steps yield them."""
+
+    def settled_ns(self, lateness_ns: int) -> int:
+        """Return the time up to which the source yields no more events."""
+        settled_ns = self.ts_ns - lateness_ns
+        return settled_ns if self.waiting_ns is None else min(settled_ns, self.waiting_ns - 1)
 
 
 def watermark_ns(times: Iterable[int], mtime_ns: int) -> int | None:
@@ -58,12 +67,14 @@ def watermark_ns(times: Iterable[int], mtime_ns: int) -> int | None:
     return good[(len(good) - 1) // 2] if good else None
 
 
-def complete_ns(sources: Mapping[str, Reached], unread_ns: int | None = None) -> int:
-    """Return the lowest watermark of all sources that have not ended; 0 without any.
+def complete_ns(
+    sources: Mapping[str, Reached], lateness_ns: int, unread_ns: int | None = None
+) -> int:
+    """Return the time that all sources that have not ended have settled; at most 0 without any.
 
-    It is at most `unread_ns`, the first time of the captures that are there and not read yet.
+    `unread_ns` is the first time of the captures that are there and not read yet.
     """
-    return _up_to(unread_ns, min((each.ts_ns for each in _active(sources.values())), default=0))
+    return _settled_ns(_active(sources.values()), lateness_ns, unread_ns)
 
 
 def expected_ns(
@@ -80,11 +91,12 @@ def expected_ns(
         for each in _active(sources.values())
         if newest <= _next_ns(each.mtimes_ns, newest) + lateness_ns
     ]
-    return _up_to(unread_ns, min((each.ts_ns for each in due), default=0))
+    return _settled_ns(due, lateness_ns, unread_ns)
 
 
-def _up_to(unread_ns: int | None, reached_ns: int) -> int:
-    return reached_ns if unread_ns is None else min(reached_ns, unread_ns)
+def _settled_ns(sources: Iterable[Reached], lateness_ns: int, unread_ns: int | None) -> int:
+    found = min((each.settled_ns(lateness_ns) for each in sources), default=-lateness_ns)
+    return found if unread_ns is None else min(found, unread_ns - lateness_ns)
 
 
 def _active(sources: Iterable[Reached]) -> list[Reached]:

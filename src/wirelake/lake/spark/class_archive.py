@@ -96,9 +96,10 @@ def train(path: str) -> None:
     """Run a lake of two small captures in a JVM that writes an archive when it exits."""
     from pyspark import SparkContext
 
+    from wirelake.columnar.read.warm import small_captures
+
     from ..engine.run import run
     from .session import session, settings
-    from .warm import small_captures
 
     release = find_java().release
     option = "AOTCacheOutput" if release >= _AOT_SINCE else "ArchiveClassesAtExit"

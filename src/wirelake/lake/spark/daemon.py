@@ -31,7 +31,7 @@ def preload(worker: str) -> None:
     # They are recognised by the module that Spark passes as the argument.
     if worker == TASKS:
         importlib.import_module("pandas")  # pyarrow imports it with the first conversion: 0.3 s
-        importlib.import_module("wirelake.lake.spark.warm").warm()
+        importlib.import_module("wirelake.columnar.read.warm").warm()
     # Workers are forks that share these pages. A collection would write to the header of every
     # object, and so copy them into each worker; frozen objects are left out of collections.
     gc.collect()

@@ -113,6 +113,7 @@ def select(
     if shares == 1:
         return sample
     found: set[int] = set()
+    links: dict[int, set[int]] = {}
     for paths in files.values():
         pipeline = CapturePipeline(paths, tables=("messages", "facts"), **reading(settings, keys))
         for table, item in pipeline.batches():
@@ -123,28 +124,28 @@ def select(
                     if known and fact.connection is not None:
                         found.add(fact.connection)
             elif isinstance(item, pa.RecordBatch):
-                found |= _of_batch(item, sample)
+                found.update(
+                    connection
+                    for connection, client in _pairs(item, "connection", "client")
+                    if sample.has_client(client)
+                )
+                for link, tunnel in _links(item):
+                    links.setdefault(tunnel, set()).add(link)
+    # A client may have signed on in a tunnel.
+    for tunnel, carriers in links.items():
+        if sample.has_connection(tunnel) or tunnel in found:
+            found |= carriers
     return Selection(share, shares, frozenset(found))
 
 
-def _of_batch(messages: pa.RecordBatch, sample: Selection) -> set[int]:
-    """Return the connections of sampled clients, and the links of sampled tunnels."""
-    found = {
-        connection
-        for connection, client in _pairs(messages, "connection", "client")
-        if sample.has_client(client)
-    }
-    found |= {
-        link
-        for link, tunnel in _pairs(messages, "tunnel_link", "connection")
-        if sample.has_connection(tunnel)
-    }
+def _links(messages: pa.RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield links with the tunnels that they carry."""
+    yield from _pairs(messages, "tunnel_link", "connection")
     about = messages.filter(pc.match_substring_regex(messages.column("target"), _TUNNEL_TARGET))
-    for connection, target in _pairs(about, "connection", "target"):
+    for link, target in _pairs(about, "connection", "target"):
         ids = tunnel_of(target)
-        if ids is not None and sample.has_connection(tunnel_connection(*ids)):
-            found.add(connection)
-    return found
+        if ids is not None:
+            yield link, tunnel_connection(*ids)
 
 
 def _pairs(messages: pa.RecordBatch, one: str, other: str) -> list[tuple[Any, Any]]:

@@ -11,17 +11,17 @@ is one of `shares` parts of everything, another one after each commit.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from wirelake.capture.processes import process_pool
 from wirelake.records.rollups import INPUTS, rollup
 from wirelake.records.rows import Event
 from wirelake.records.schema import schema
@@ -227,9 +227,7 @@ class _Verification:
                 self._progress(f"captures: part {number + 1} of {len(tasks)}")
                 found.append(replay(task))
             return found
-        # Spawned, not forked: the caller may have threads, of Spark or of pyarrow.
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        with process_pool(workers) as pool:
             futures = [pool.submit(replay, task) for task in tasks]
             for number, _ in enumerate(as_completed(futures)):
                 self._progress(f"captures: {number + 1} of {len(tasks)} parts done")

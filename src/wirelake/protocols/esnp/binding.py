@@ -38,7 +38,13 @@ class EsnpRoute(Table, frozen=True, kw_only=True):
     token_file: str = ""
     """A file with the token of that client."""
     timeout_s: Annotated[float, msgspec.Meta(gt=0, le=1e9)] = 30.0
-    """How long a call may take before its caller gets an error."""
+    """How long a call may take, with the time that it waits, before its caller gets an error."""
+    connections: Annotated[int, msgspec.Meta(ge=1, le=1_024)] = 64
+    """Maximum number of connections to it, dialled when calls need them. Each has one call at a
+    time, so as many calls run at once; one caller gets at most half of several connections."""
+    queue: Annotated[int, msgspec.Meta(ge=1, le=65_536)] = 256
+    """Maximum number of calls that wait for a connection; one caller gets at most half of several
+    places. Further calls are refused (`too_busy`)."""
 
     @property
     def address(self) -> tuple[str, int]:
@@ -91,7 +97,7 @@ BINDING: Final = Binding(
     settings=EsnpSettings,
     listener="wirelake.hub.listeners.esnp:EsnpListener",
     client="wirelake.client.esnp:EsnpConnection",
-    client_options=frozenset({"dialect", "revision", "strict", "version"}),
+    client_options=frozenset({"dialect", "revision", "strict", "version", "legacy_rows"}),
     addressing="names",
 )
 """The binding of ESNP."""

@@ -10,8 +10,9 @@ each knows only its own name.
                                           channels[number].forward(raw)
 
 The original writes the number as a bare varint where a Var belongs; both forms are read. A router
-changes no MESSAGE_ID: if two clients use the same id at a time, the target refuses the second, so
-clients start with different ids (`first_id`), as the original's do.
+changes no MESSAGE_ID: if two clients use the same id at a time on one connection to the target, it
+refuses the second. Clients start with different ids (`first_id`), as the original's do; a hub gives
+each request a connection of its own.
 """
 
 from __future__ import annotations

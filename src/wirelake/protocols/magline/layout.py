@@ -10,6 +10,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
+from wirelake.wire.model import Direction
 from wirelake.wire.types import (
     U32,
     Bytes16Fixed,
@@ -283,3 +284,15 @@ class Frame(Layout, kw_only=True):
         ),
     ]
     """The command."""
+
+
+SENDERS: dict[type[Layout], Direction] = {
+    Syn: "c2s",
+    Pin: "c2s",
+    Req: "c2s",
+    Ack: "s2c",
+    Pon: "s2c",
+    Rep: "s2c",
+    Psh: "s2c",
+}
+"""Commands that only one side sends."""

@@ -18,12 +18,13 @@ from wirelake.wire.meaning import (
     Named,
     Resumption,
     SignOn,
+    TargetNames,
     Text,
     Values,
 )
 
-from ..hub_calls import AUTH, hub_arguments
-from .layout import BLOCK_NUMBER_BYTES, CONNECTION_CMD, IV_BYTES, SEQ_BYTES, Frame, Reason
+from ..hub_calls import AUTH, TARGET_NAMES, hub_arguments
+from .layout import BLOCK_NUMBER_BYTES, CONNECTION_CMD, IV_BYTES, SENDERS, SEQ_BYTES, Frame, Reason
 
 __all__ = [
     "MEANING",
@@ -56,6 +57,7 @@ MEANING = Meaning(
     message_id=At("seq"),
     reply_to=At("reply_to"),
     target=First(*(Text(At(f"{name}.business_cmd")) for name in (*_BUSINESS, "err"))),
+    target_names=TargetNames(TARGET_NAMES, hex_digits=4),
     status=First(Named({"rep": "ok"}), Text(At("err.error_number"))),
     reason=Values(
         At("fin.reason_number"), {int(each): each.name.lower() for each in Reason}, digits=True
@@ -72,6 +74,7 @@ MEANING = Meaning(
         iv_bytes=IV_BYTES,
         number_bytes=SEQ_BYTES,
         block_number_bytes=BLOCK_NUMBER_BYTES,
+        senders={each.__name__.lower(): end for each, end in SENDERS.items()},
     ),
     key_selector=KeySelector("client_random", "syn.random", hexadecimal=True),
     sign_on=SignOn(targets=(str(AUTH.number),)),

@@ -32,6 +32,7 @@ from .layout import (
     AUTH_OPTION,
     BLOCK_NUMBER_BYTES,
     HEAD_BYTES,
+    SENDERS,
     SEQ_BYTES,
     TAG_BYTES,
     Ack,
@@ -273,18 +274,6 @@ def _tag(key: bytes, covered: bytes) -> bytes:
 # -- captures --------------------------------------------------------------------------------------
 
 
-_FIXED_DIRECTIONS: Final[dict[type, Direction]] = {
-    Syn: "c2s",
-    Pin: "c2s",
-    Req: "c2s",
-    Ack: "s2c",
-    Pon: "s2c",
-    Rep: "s2c",
-    Psh: "s2c",
-}
-"""Commands that only one side sends."""
-
-
 class Opener:
     """Opens captured frames of both directions, given `Opener(keys, direction, dialect)`.
 
@@ -311,7 +300,7 @@ class Opener:
         """`data` and `hmac_state` of a data frame, `auth_state` of a control frame."""
         if not isinstance(message, Frame) or isinstance(message.body, Syn | Ack):
             return {}
-        side = _FIXED_DIRECTIONS.get(type(message.body), self._direction)
+        side = SENDERS.get(type(message.body), self._direction)
         if side is None or side not in self._keys:
             return {}
         cipher = self._cipher(side)

@@ -314,16 +314,24 @@ class LinkOpened(Protobuf):
     """Whether the link is open."""
 
 
+# The original reads no arguments of the next three packets, and ignores bytes that follow
+# (section 8.11).
 class LinkClose(Protobuf):
     """One side closes the link."""
+
+    unparsed: ClassVar[tuple[str, ...]] = ("upstream",)
 
 
 class LinkPing(Protobuf):
     """Heartbeat of a link."""
 
+    unparsed: ClassVar[tuple[str, ...]] = ("upstream",)
+
 
 class LinkPong(Protobuf):
     """Answer to a heartbeat."""
+
+    unparsed: ClassVar[tuple[str, ...]] = ("upstream",)
 
 
 # The original writes 10 and 11 before 1 and 2, and so do we; any order is read (section 5).

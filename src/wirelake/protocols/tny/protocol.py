@@ -19,12 +19,13 @@ from wirelake.wire.meaning import (
     Name,
     Named,
     SignOn,
+    TargetNames,
     Text,
     Tunnels,
     Values,
 )
 
-from ..hub_calls import AUTH, hub_arguments
+from ..hub_calls import AUTH, TARGET_NAMES, hub_arguments
 from .layout import (
     SUCCESS,
     Dialect,
@@ -60,6 +61,7 @@ MEANING = Meaning(
     message_id=At("message.id"),
     reply_to=If(_IS_RESPONSE, At("message.to_message")),
     target=Text(At("message.protocol")),
+    target_names=TargetNames(TARGET_NAMES),
     status=If(
         _IS_RESPONSE,
         Values(At("message.code"), {SUCCESS: "ok"}, digits=True),

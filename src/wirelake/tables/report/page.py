@@ -9,7 +9,6 @@ policy forbids the page to load anything. Without JavaScript the tables are stil
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,9 +16,11 @@ import msgspec
 
 from wirelake.wire.errors import missing_dependency
 
-from .plots import Plot, plots
+from .more import more
+from .plots import Plot, colours, plots
 from .report import Report
 from .sheets import Sheet, name_text, sheets, tiles, time_text
+from .verdict import Finding, verdict
 
 __all__ = ["PlotlyMissingError", "report_page"]
 
@@ -39,6 +40,10 @@ _SHEET_PLOTS: Final = {
 }
 """Plots above each sheet."""
 
+_FOOTER: Final = (
+    "Times are UTC. Steps that the messages fill only in part are not drawn. A click on a heading"
+    " sorts a table. The option --json prints the same figures."
+)
 _MAX_LINE: Final = 34
 """Longest cell that stays on one line."""
 
@@ -65,6 +70,12 @@ _PAGE: Final = """\
 <nav aria-label="Sections">
 {links}
 </nav>
+<aside id="verdict" class="{level}" aria-label="Verdict">
+<strong>{summary}</strong>
+<ul>
+{findings}
+</ul>
+</aside>
 <ul class="tiles">
 {tiles}
 </ul>
@@ -92,15 +103,19 @@ def report_page(report: Report) -> str:
     plotly = _plotly()
     drawn = {plot.name: plot for plot in plots(report)}
     tables = sheets(report)
+    summary, *findings = verdict(report)
     return _PAGE.format(
+        level=summary.level,
+        summary=html.escape(summary.text),
+        findings="\n".join(_finding(each) for each in findings),
         policy=_POLICY,
         title=html.escape(_title(report)),
         about=html.escape(_about(report)),
         css=_asset("report.css"),
         links="\n".join(_link(sheet) for sheet in tables),
         tiles="\n".join(_tile(*each) for each in tiles(report)),
-        sections="\n".join(_section(sheet, drawn) for sheet in tables),
-        footer="Times are UTC. wirelake lake report --json prints the same figures.",
+        sections="\n".join(_section(sheet, drawn, more(report, sheet.name)) for sheet in tables),
+        footer=_FOOTER,
         plots=_embedded([plot.as_json() for plot in drawn.values()]),
         plotly=plotly,
         script=_asset("report.js"),
@@ -128,7 +143,8 @@ def _embedded(data: object) -> str:
 
 
 def _title(report: Report) -> str:
-    return f"Lake report: {name_text(report.lake)}" if report.lake else "Lake report"
+    what = "Lake report" if report.commit is not None or not report.lake else "Capture report"
+    return f"{what}: {name_text(report.lake)}" if report.lake else what
 
 
 def _about(report: Report) -> str:
@@ -147,14 +163,30 @@ def _link(sheet: Sheet) -> str:
     return f'<a href="#{sheet.name}">{html.escape(sheet.title)}</a>'
 
 
-def _section(sheet: Sheet, drawn: dict[str, Plot]) -> str:
+def _finding(finding: Finding) -> str:
+    return f'<li class="{finding.level}">{html.escape(finding.text)}</li>'
+
+
+def _section(sheet: Sheet, drawn: dict[str, Plot], command: str | None) -> str:
     figures = "\n".join(
         _plot(drawn[name]) for name in _SHEET_PLOTS.get(sheet.name, ()) if name in drawn
     )
     return (
         f'<section id="{sheet.name}" aria-labelledby="{sheet.name}-title">\n'
         f'<h2 id="{sheet.name}-title">{html.escape(sheet.title)}</h2>\n'
-        f"<p>{html.escape(sheet.about)}</p>\n{figures}\n{_table(sheet)}\n</section>"
+        f"<p>{html.escape(sheet.about)}</p>\n{figures}\n{_table(sheet)}\n"
+        f"{_more(command)}</section>"
+    )
+
+
+def _more(command: str | None) -> str:
+    """Return the command that shows more, to be copied."""
+    if command is None:
+        return ""
+    return (
+        '<div class="more"><span>More:</span> <code>'
+        f"{html.escape(command)}</code> "
+        '<button type="button" class="copy">Copy</button></div>\n'
     )
 
 
@@ -170,8 +202,12 @@ def _plot(plot: Plot) -> str:
 def _table(sheet: Sheet) -> str:
     if not sheet.rows:
         return "<p>None.</p>"
-    head = _cells('th scope="col"', sheet.headings, sheet.numbers)
-    body = "\n".join(f"<tr>{_cells('td', row, sheet.numbers)}</tr>" for row in sheet.rows)
+    head = "".join(
+        f'<th scope="col"{_kind(text, number)}><button type="button">{html.escape(text)}'
+        "</button></th>"
+        for text, number in zip(sheet.headings, sheet.numbers, strict=True)
+    )
+    body = "\n".join(_row(sheet, at) for at in range(len(sheet.rows)))
     # A focusable region can be scrolled with the keyboard.
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{sheet.name}-title">'
@@ -180,11 +216,20 @@ def _table(sheet: Sheet) -> str:
     )
 
 
-def _cells(tag: str, texts: Sequence[str], numbers: Sequence[bool]) -> str:
-    return "".join(
-        f"<{tag}{_kind(text, number)}>{html.escape(text)}</{tag.split(maxsplit=1)[0]}>"
-        for text, number in zip(texts, numbers, strict=True)
-    )
+def _row(sheet: Sheet, at: int) -> str:
+    dot = ""
+    if sheet.protocols is not None:
+        colour = colours().get(sheet.protocols[at], "$unknown").removeprefix("$")
+        dot = f'<i class="dot" style="background: var(--{colour})"></i>'
+    cells = zip(sheet.headings, sheet.rows[at], sheet.keys[at], sheet.numbers, strict=True)
+    return f"<tr>{''.join(_cell(*cell, dot) for cell in cells)}</tr>"
+
+
+def _cell(heading: str, text: str, key: object, number: bool, dot: str) -> str:
+    # Text sorts by itself; a number that is not known has no key, and comes last.
+    sort = f' data-sort="{key}"' if number and key is not None else ""
+    before = dot if heading == "protocol" else ""
+    return f"<td{_kind(text, number)}{sort}>{before}{html.escape(text)}</td>"
 
 
 def _kind(text: str, number: bool) -> str:

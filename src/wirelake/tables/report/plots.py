@@ -14,15 +14,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from .report import Report
-from .sheets import bytes_text, duration_text, name_text, topic_text
+from wirelake.protocols import registry
+
+from .report import LatencyStep, Report
+from .sheets import bytes_text, duration_text, name_text, target_text, topic_text
 
 __all__ = [
-    "COUNTS",
     "DATES",
     "MAX_HOVER",
     "SHARES",
     "Plot",
+    "colours",
+    "counts",
     "durations",
     "escaped",
     "height_of",
@@ -40,8 +43,6 @@ __all__ = [
 
 DATES: Final = {"type": "date"}
 """Time axis."""
-COUNTS: Final = {"rangemode": "tozero", "tickformat": ",~s"}
-"""Axis of counts."""
 SHARES: Final = {"tickformat": ".0%", "range": [0, 1], "dtick": 0.25}
 """Axis of percentages."""
 MAX_HOVER: Final = 40
@@ -55,6 +56,8 @@ _NARROW: Final = 16
 _ROW: Final = 26
 """Pixels per horizontal bar, with its margin."""
 _SECOND_NS: Final = 1_000_000_000
+_MAX_TICKS: Final = 6
+"""Marks of an axis of counts, without that of zero."""
 
 
 def time_of(ns: int) -> str:
@@ -101,6 +104,17 @@ def names_axis(names: Sequence[str]) -> dict[str, Any]:
         "showgrid": False,
         "zeroline": False,
     }
+
+
+def counts(highest: int) -> dict[str, Any]:
+    """Return an axis of counts up to a number, marked at whole numbers only."""
+    step = 1
+    while highest > step * _MAX_TICKS:
+        # 1, 2, 5, 10, 20, …: the next one by its first digit.
+        step = step * 5 // 2 if str(step)[0] == "2" else step * 2
+    # Thousands as 20k: short enough for a phone.
+    form = ",d" if step < 1_000 else ",~s"
+    return {"rangemode": "tozero", "tick0": 0, "dtick": step, "tickformat": form}
 
 
 def height_of(rows: Iterable[object]) -> int:
@@ -156,11 +170,39 @@ def plots(report: Report) -> list[Plot]:
     return [plot for plot in (make(report) for make in makers) if plot.traces]
 
 
+def colours() -> dict[str | None, str]:
+    """Return the colour of each protocol, the same in all plots, tables and reports."""
+    # By the list of protocols, not by rank in this report: two reports are compared side by side.
+    found: dict[str | None, str] = {None: "$unknown"}
+    for number, name in enumerate(registry.names()):
+        found[name] = f"$c{number % _COLOURS + 1}"
+    return found
+
+
 def _colours(report: Report) -> dict[str | None, str]:
-    """Return the colour of each protocol, the same in all plots."""
-    return {
-        row.protocol: f"$c{number % _COLOURS + 1}" for number, row in enumerate(report.protocols)
-    }
+    """Return the colours of the protocols of a report, in its order."""
+    known = colours()
+    return {row.protocol: known.get(row.protocol, "$unknown") for row in report.protocols}
+
+
+def _complete(report: Report, start_ns: int) -> bool:
+    """Return whether a step is complete: a lower last bar would look like an outage.
+
+    Where there is no complete step, all are drawn.
+    """
+    first_ns, end_ns = report.overview.first_ns, report.complete_ns
+    if first_ns is None or end_ns is None or end_ns < first_ns + report.step_ns:
+        return True
+    return start_ns + report.step_ns <= end_ns
+
+
+def _highest(traces: Iterable[dict[str, Any]], axis: str, other: str) -> int:
+    """Return the highest sum of stacked bars."""
+    sums: dict[Any, int] = defaultdict(int)
+    for trace in traces:
+        for place, count in zip(trace[other], trace[axis], strict=True):
+            sums[place] += count
+    return max(sums.values(), default=0)
 
 
 # -- over time -------------------------------------------------------------------------------
@@ -188,16 +230,18 @@ def _traffic(report: Report) -> Plot:
             "hovertemplate": "%{y:,} messages, %{customdata:.3s}B",
         }
     for row in report.traffic:
+        if not _complete(report, row.start_ns):
+            continue
         trace = traces[row.protocol]
         trace["x"].append(time_of(row.start_ns))
         trace["y"].append(row.messages)
         trace["customdata"].append(row.bytes)
-    step = step_name(report.step_ns)
+    drawn = [trace for trace in traces.values() if trace["x"]]
     return Plot(
         "traffic",
-        f"Messages by {step}",
-        [trace for trace in traces.values() if trace["x"]],
-        {"barmode": "stack", "hovermode": "x unified", "xaxis": DATES, "yaxis": COUNTS},
+        f"Messages by {step_name(report.step_ns)}",
+        drawn,
+        _over_time(drawn),
     )
 
 
@@ -208,15 +252,25 @@ def _errors(report: Report) -> Plot:
         for what, colour in kinds.items()
     }
     for row in report.error_steps:
-        if row.what in traces:
+        if row.what in traces and _complete(report, row.start_ns):
             traces[row.what]["x"].append(time_of(row.start_ns))
             traces[row.what]["y"].append(row.errors)
+    drawn = [trace for trace in traces.values() if trace["x"]]
     return Plot(
         "errors",
         f"Failed, lost and unknown calls, and faults, by {step_name(report.step_ns)}",
-        [trace for trace in traces.values() if trace["x"]],
-        {"barmode": "stack", "hovermode": "x unified", "xaxis": DATES, "yaxis": COUNTS},
+        drawn,
+        _over_time(drawn),
     )
+
+
+def _over_time(traces: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        "barmode": "stack",
+        "hovermode": "x unified",
+        "xaxis": DATES,
+        "yaxis": counts(_highest(traces, "y", "x")),
+    }
 
 
 # -- latencies -------------------------------------------------------------------------------
@@ -224,19 +278,19 @@ def _errors(report: Report) -> Plot:
 
 def _latency(report: Report) -> Plot:
     """Return a heat map of calls by time and latency, with the lines of two percentiles."""
-    if not report.latency:
+    steps = [row for row in report.latency if _complete(report, row.start_ns)]
+    if not steps:
         return Plot("latency", "", [])
+    cells = [cell for cell in report.latency_cells if _complete(report, cell.start_ns)]
     # Cells are half a doubling high and counts are drawn by their logarithm: latencies and counts
     # both spread over several powers of ten.
-    spans = sorted({(cell.from_ns, cell.below_ns) for cell in report.latency_cells})
+    spans = sorted({(cell.from_ns, cell.below_ns) for cell in cells})
     spans = _fill_gaps(spans)
-    starts = list(
-        range(report.latency[0].start_ns, report.latency[-1].start_ns + 1, report.step_ns)
-    )
+    starts = list(range(steps[0].start_ns, steps[-1].start_ns + 1, report.step_ns))
     places = {start: number for number, start in enumerate(starts)}
     rows = {span: number for number, span in enumerate(spans)}
     calls: list[list[int | None]] = [[None] * len(starts) for _ in spans]
-    for cell in report.latency_cells:
+    for cell in cells:
         calls[rows[cell.from_ns, cell.below_ns]][places[cell.start_ns]] = cell.calls
     heat = {
         "type": "heatmap",
@@ -250,21 +304,40 @@ def _latency(report: Report) -> Plot:
         "hovertemplate": "%{customdata[2]:,} calls from %{customdata[0]} to %{customdata[1]}"
         "<extra></extra>",
         "hoverongaps": False,
-        "showscale": False,
         "colorscale": [[0, "$heat-low"], [1, "$heat-high"]],
+        **_heat_scale(max(cell.calls for cell in cells)),
     }
     lines = [
-        _line(report, "p50", [row.p50_ns for row in report.latency], "$line-low"),
-        _line(report, "p99", [row.p99_ns for row in report.latency], "$line-high"),
+        _line(report, steps, "p50", [row.p50_ns for row in steps], "$line-low"),
+        _line(report, steps, "p99", [row.p99_ns for row in steps], "$line-high"),
     ]
     low, high = log(spans[0][0]), log(spans[-1][1])
     return Plot(
         "latency",
-        f"Latency of calls by {step_name(report.step_ns)}; darker is more calls",
+        f"Calls by latency and {step_name(report.step_ns)}, with p50 and p99",
         [heat, *lines],
         {"xaxis": DATES, "yaxis": durations(low, high), "hovermode": "closest"},
         height=380,
     )
+
+
+def _heat_scale(highest: int) -> dict[str, Any]:
+    """Return the scale of the colours: counts of calls, at powers of ten."""
+    marks = [10**power for power in range(len(str(highest)))]
+    if highest > marks[-1] * 2:
+        marks.append(highest)
+    return {
+        "zmin": 0,
+        "zmax": math.log10(max(highest, 2)),
+        "colorbar": {
+            "title": {"text": "calls", "side": "top"},
+            "tickvals": [math.log10(mark) for mark in marks],
+            "ticktext": [f"{mark:,}" for mark in marks],
+            "thickness": 12,
+            "outlinewidth": 0,
+            "xpad": 6,
+        },
+    }
 
 
 def _fill_gaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -277,13 +350,15 @@ def _fill_gaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return filled
 
 
-def _line(report: Report, name: str, values: list[int], colour: str) -> dict[str, Any]:
+def _line(
+    report: Report, steps: Sequence[LatencyStep], name: str, values: list[int], colour: str
+) -> dict[str, Any]:
     middle = report.step_ns // 2
     return {
         "type": "scatter",
         "mode": "lines+markers" if len(values) < 3 else "lines",
         "name": name,
-        "x": [time_of(row.start_ns + middle) for row in report.latency],
+        "x": [time_of(row.start_ns + middle) for row in steps],
         "y": [log(value) for value in values],
         "customdata": [duration_text(value) for value in values],
         "hovertemplate": f"{name} %{{customdata}}<extra></extra>",
@@ -297,7 +372,7 @@ def _targets(report: Report) -> Plot:
     rows = [row for row in report.targets if row.p99_ns is not None]
     if not rows:
         return Plot("targets", "", [])
-    colours = _colours(report)
+    known = _colours(report)
     low = [log(row.p50_ns or 0) for row in rows]
     high = [log(row.p99_ns or 0) for row in rows]
     bars = {
@@ -309,7 +384,8 @@ def _targets(report: Report) -> Plot:
         "x": [max(b - a, 0.01) for a, b in zip(low, high, strict=True)],
         "customdata": [
             [
-                label(row.protocol), label(row.target), duration_text(row.p50_ns),
+                label(row.protocol), label(target_text(row.protocol, row.target)),
+                duration_text(row.p50_ns),
                 duration_text(row.p90_ns), duration_text(row.p99_ns), row.calls,
             ]
             for row in rows
@@ -317,7 +393,7 @@ def _targets(report: Report) -> Plot:
         "hovertemplate": "%{customdata[0]} %{customdata[1]}<br>p50 %{customdata[2]},"
         " p90 %{customdata[3]}, p99 %{customdata[4]}<br>%{customdata[5]:,} calls<extra></extra>",
         "marker": {
-            "color": [colours.get(row.protocol, "$c1") for row in rows], "line": {"width": 0},
+            "color": [known.get(row.protocol, "$unknown") for row in rows], "line": {"width": 0},
         },
     }  # fmt: skip
     middle = {
@@ -330,7 +406,7 @@ def _targets(report: Report) -> Plot:
         "marker": {"color": "$panel", "symbol": "line-ns", "size": 12,
                    "line": {"width": 2, "color": "$panel"}},
     }  # fmt: skip
-    names = [f"{name_text(row.protocol)} {name_text(row.target)}" for row in rows]
+    names = [f"{name_text(row.protocol)} {target_text(row.protocol, row.target)}" for row in rows]
     return Plot(
         "targets",
         "Slowest targets: p50 to p99, with a mark at p90",
@@ -408,14 +484,18 @@ def _faults(report: Report) -> Plot:
         "faults",
         "Faults by reason and protocol",
         traces,
-        {"barmode": "stack", "xaxis": COUNTS, "yaxis": names_axis(order)},
+        {
+            "barmode": "stack",
+            "xaxis": counts(_highest(traces, "x", "y")),
+            "yaxis": names_axis(order),
+        },
         height=height_of(order) + 30,
     )
 
 
 _CLOSE_OUTCOMES: Final = (
-    ("closed_by_client", "closed by the client", "$c1"),
-    ("closed_by_server", "closed by the server", "$c6"),
+    ("closed_by_client", "closed by the client", "$end-client"),
+    ("closed_by_server", "closed by the server", "$end-server"),
     ("reset", "reset", "$bad"),
     ("other", "closed otherwise", "$other"),
     ("open", "still open", "$dim"),
@@ -442,7 +522,7 @@ def _connections(report: Report) -> Plot:
         traces,
         {
             "barmode": "stack",
-            "xaxis": COUNTS,
+            "xaxis": counts(_highest(traces, "x", "y")),
             "yaxis": names_axis([name_text(row.protocol) for row in rows]),
         },
         height=height_of(rows) + 30,

@@ -20,6 +20,7 @@ __all__ = [
     "error_steps",
     "errors",
     "faults",
+    "last_message",
     "latency",
     "latency_cells",
     "overview",
@@ -98,6 +99,15 @@ def overview(scope: Scope) -> str:
             (SELECT count(*) FROM faults WHERE {scope.contains("ts_ns")}) AS faults,
             min(minute_ns) AS first_ns, max(minute_ns) + {MINUTE_NS} AS last_ns
         FROM traffic_minutes WHERE {minutes}
+    """
+
+
+def last_message(scope: Scope, end_ns: int) -> str:
+    """Query the time of the last message before the end of its minute: one row."""
+    # Of the last minute alone, so that the statistics of files leave out all others.
+    return f"""
+        SELECT max(ts_ns) FROM messages
+        WHERE ts_ns >= {end_ns - MINUTE_NS} AND ts_ns < {end_ns} AND {scope.contains("ts_ns")}
     """
 
 

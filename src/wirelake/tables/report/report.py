@@ -10,6 +10,7 @@ time have one point per second instead.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
@@ -262,11 +263,15 @@ class Report(msgspec.Struct, frozen=True):
     """A report. Lists start with the most important rows."""
 
     lake: str
+    """Name of the lake, or of the captures."""
     commit: int | None
+    """None for captures."""
     since_ns: int | None
     until_ns: int | None
     step_ns: int
     """Length of a step of the series."""
+    complete_ns: int | None
+    """End of the last step that lies before the last message: later ones are incomplete."""
     overview: Overview
     protocols: list[Protocol]
     traffic: list[TrafficStep]
@@ -281,6 +286,8 @@ class Report(msgspec.Struct, frozen=True):
     talkers: list[Talker]
     connections: list[Connections]
     coverage: list[Coverage]
+    command: list[str] = []
+    """The command that queries the same tables, without its query; empty if unknown."""
 
 
 def end_of_messages(db: duckdb.DuckDBPyConnection) -> int | None:
@@ -293,14 +300,15 @@ def make_report(
     *,
     lake: str = "",
     commit: int | None = None,
+    command: Sequence[str] = (),
     since_ns: int | None = None,
     until_ns: int | None = None,
     top: int = 20,
 ) -> Report:
     """Return a report about the tables of a database.
 
-    `since_ns` is rounded down and `until_ns` up to whole minutes. `top` limits the lists by target,
-    topic, client, error and connection.
+    `lake`, `commit` and `command` are as in `Report`. `since_ns` is rounded down and `until_ns` up
+    to whole minutes. `top` limits the lists by target, topic, client, error and connection.
     """
     # Whole minutes, because most counts come from roll-ups by minute: half a minute has none.
     scope = Scope(_floor(since_ns), _ceiling(until_ns), top=top)
@@ -312,6 +320,7 @@ def make_report(
         since_ns=scope.since_ns,
         until_ns=scope.until_ns,
         step_ns=scope.step_ns,
+        complete_ns=_complete(db, scope, overview),
         overview=overview,
         protocols=_rows(db, queries.protocols(scope), Protocol),
         traffic=_rows(db, queries.traffic(scope), TrafficStep),
@@ -326,7 +335,17 @@ def make_report(
         talkers=_rows(db, queries.talkers(scope), Talker),
         connections=_rows(db, queries.connections(scope), Connections),
         coverage=_rows(db, queries.coverage(scope), Coverage),
+        command=list(command),
     )
+
+
+def _complete(db: duckdb.DuckDBPyConnection, scope: Scope, overview: Overview) -> int | None:
+    """Return the end of the last complete step; None without messages."""
+    if overview.last_ns is None:
+        return None
+    found = db.execute(queries.last_message(scope, overview.last_ns)).fetchone()
+    last_ns = overview.last_ns if found is None or found[0] is None else int(found[0])
+    return last_ns // scope.step_ns * scope.step_ns
 
 
 _Row = TypeVar("_Row", bound=msgspec.Struct)

@@ -6,9 +6,12 @@ Text from the wire is escaped here: every character of a cell is printable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from operator import attrgetter
 from typing import Any, Final
+
+from wirelake.protocols import registry
 
 from .report import Report
 
@@ -18,7 +21,9 @@ __all__ = [
     "count_text",
     "duration_text",
     "name_text",
+    "share_text",
     "sheets",
+    "target_text",
     "tiles",
     "time_text",
     "topic_text",
@@ -44,6 +49,10 @@ class Sheet:
     minor: tuple[str, ...]
     """Columns to drop first when space is short."""
     rows: list[tuple[str, ...]]
+    keys: list[tuple[int | float | str | None, ...]]
+    """By row and column: what to sort by; None for a value that is not known."""
+    protocols: list[str | None] | None
+    """The protocol of each row, if the rows are of protocols."""
 
 
 # -- values ----------------------------------------------------------------------------------
@@ -61,6 +70,17 @@ def name_text(value: str | None) -> str:
 def topic_text(topic: str | None) -> str:
     """Return the name of a topic; one that was not recorded has none."""
     return "(no topic)" if topic is None else name_text(topic)
+
+
+def target_text(protocol: str | None, target: str | None) -> str:
+    """Return what people call a target of a protocol."""
+    if protocol is None or target is None:
+        return name_text(target)
+    try:
+        names = registry.find(protocol).meaning.target_names
+    except registry.RegistryError:  # its package is not installed here
+        return name_text(target)
+    return name_text(names.text(target))
 
 
 def count_text(value: int | None) -> str:
@@ -109,11 +129,13 @@ def time_text(ns: int | None) -> str:
         return f"{ns} ns"
 
 
-def _share(part: int, whole: int) -> str:
-    """Return a percentage; rounding never makes a part 100 %."""
+def share_text(part: int, whole: int) -> str:
+    """Return a percentage; rounding never makes a part 100 %, or something nothing."""
     if not whole:
         return UNKNOWN
     percent = 100 * part / whole
+    if 0 < percent < 0.05:
+        return "< 0.1 %"
     return f"{min(percent, 99.9) if part < whole else percent:.1f} %"
 
 
@@ -125,25 +147,47 @@ class _Column:
     heading: str
     text: Callable[[Any], str]
     number: bool = True
+    key: Callable[[Any], int | float | str | None] | None = None
+    """What to sort by; the text itself if it is None."""
+
+    def key_of(self, row: Any) -> int | float | str | None:
+        """Return what to sort a row by."""
+        return self.text(row) if self.key is None else self.key(row)
 
 
 def _name(heading: str, field: str | None = None) -> _Column:
     return _Column(heading, lambda row: name_text(getattr(row, field or heading)), number=False)
 
 
+def _number(heading: str, field: str | None, text: Callable[[int | None], str]) -> _Column:
+    value = attrgetter(field or heading)
+    return _Column(heading, lambda row: text(value(row)), key=value)
+
+
 def _count(heading: str, field: str | None = None) -> _Column:
-    return _Column(heading, lambda row: count_text(getattr(row, field or heading)))
+    return _number(heading, field, count_text)
 
 
 def _bytes(heading: str, field: str | None = None) -> _Column:
-    return _Column(heading, lambda row: bytes_text(getattr(row, field or heading)))
+    return _number(heading, field, bytes_text)
 
 
 def _duration(heading: str, field: str) -> _Column:
-    return _Column(heading, lambda row: duration_text(getattr(row, field)))
+    return _number(heading, field, duration_text)
+
+
+def _percent(heading: str, part: str, whole: str) -> _Column:
+    def share(row: Any) -> float | None:
+        total = getattr(row, whole)
+        return getattr(row, part) / total if total else None
+
+    return _Column(
+        heading, lambda row: share_text(getattr(row, part), getattr(row, whole)), key=share
+    )
 
 
 _PROTOCOL: Final = _name("protocol")
+_TARGET: Final = _Column("target", lambda row: target_text(row.protocol, row.target), number=False)
 _TOPIC: Final = _Column("topic", lambda row: topic_text(row.topic), number=False)
 _CLIENT: Final = _Column("client", lambda row: name_text(row.client or row.address), number=False)
 
@@ -168,7 +212,7 @@ _SHEETS: Final = (
             " 1/8."
         ),
         (
-            _name("target"), _PROTOCOL, _count("calls"), _count("failed"), _count("lost"),
+            _TARGET, _PROTOCOL, _count("calls"), _count("failed"), _count("lost"),
             _count("unknown"), _duration("mean", "mean_ns"),
             _duration("p50", "p50_ns"), _duration("p90", "p90_ns"), _duration("p99", "p99_ns"),
             _duration("max", "max_ns"),
@@ -186,7 +230,7 @@ _SHEETS: Final = (
         (
             _TOPIC, _PROTOCOL, _count("published"), _count("sent"), _count("acked"),
             _count("unacked"), _count("unknown"), _count("unsent"),
-            _Column("acked %", lambda row: _share(row.acked, row.published)),
+            _percent("acked %", "acked", "published"),
             _duration("p50", "p50_ns"), _duration("p99", "p99_ns"),
         ),
         ("protocol", "sent", "unknown", "p50"),
@@ -225,7 +269,7 @@ _SHEETS: Final = (
         ),
         (
             _name("outcome", "what"), _PROTOCOL, _name("code"), _count("errors"), _count("targets"),
-            _name("top target", "target"),
+            replace(_TARGET, heading="top target"),
         ),
         ("targets",),
     ),
@@ -249,7 +293,7 @@ _SHEETS: Final = (
         (
             _PROTOCOL, _count("streams"), _bytes("bytes", "new_bytes"),
             _bytes("decoded", "decoded_bytes"),
-            _Column("decoded %", lambda row: _share(row.decoded_bytes, row.new_bytes)),
+            _percent("decoded %", "decoded_bytes", "new_bytes"),
             _bytes("faulty", "faulty_bytes"), _bytes("no key", "undecryptable_bytes"),
             _bytes("ignored", "ignored_bytes"), _bytes("missing", "gap_bytes"),
         ),
@@ -281,6 +325,7 @@ def _sheet(
     columns: Sequence[_Column],
     minor: tuple[str, ...],
 ) -> Sheet:
+    rows = getattr(report, name)
     return Sheet(
         name,
         title,
@@ -288,7 +333,9 @@ def _sheet(
         tuple(column.heading for column in columns),
         tuple(column.number for column in columns),
         minor,
-        [tuple(column.text(row) for column in columns) for row in getattr(report, name)],
+        [tuple(column.text(row) for column in columns) for row in rows],
+        [tuple(column.key_of(row) for column in columns) for row in rows],
+        [row.protocol for row in rows] if _PROTOCOL in columns else None,
     )
 
 

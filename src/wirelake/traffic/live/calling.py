@@ -37,6 +37,7 @@ __all__ = [
     "Caller",
     "CallingClient",
     "CallingPopulation",
+    "SubscribedCaller",
     "every_call",
     "make_calls",
     "operation_numbers",
@@ -139,30 +140,17 @@ class Caller:
         self.open.clear()
 
 
-class CallingClient(ClientConnection, Caller, Subscriber):
-    """A client with a connection of its own."""
+class SubscribedCaller(Caller, Subscriber):
+    """A caller that gets notifications, and acknowledges them with calls."""
 
-    def __init__(self, journal: Journal, session: Any):
-        ClientConnection.__init__(self, journal, session)
+    read_ns: int
+    """When the message that is being handled was read."""
+
+    def __init__(self) -> None:
         Caller.__init__(self)
         Subscriber.__init__(self)
         self._notes: list[tuple[Callable[[str, str, str, int], None], str, int]] = []
         """Entries about notifications that wait for the name of the client."""
-
-    def send_pending(self) -> None:
-        """Write what was passed to the session."""
-        self.check()
-        self.flush()
-
-    def on_disconnect(self) -> None:
-        """Fail the calls in flight."""
-        self.fail_calls()
-
-    @property
-    def idle(self) -> bool:
-        """Whether everything expected has arrived, and nothing is in flight."""
-        self.check()
-        return not self.missing and not self.open
 
     def on_notification(self, notification: str) -> None:
         """Note a notification, and acknowledge it where that was agreed."""
@@ -188,8 +176,31 @@ class CallingClient(ClientConnection, Caller, Subscriber):
         # A resumed session may get notifications before its handshake is complete.
         if self.entry.client is not None:
             for add, notification, ts_ns in self._notes:
-                add(self.protocol, self.entry.client, notification, ts_ns)
+                add(self.entry.protocol, self.entry.client, notification, ts_ns)
             self._notes.clear()
+
+
+class CallingClient(ClientConnection, SubscribedCaller):
+    """A client with a connection of its own."""
+
+    def __init__(self, journal: Journal, session: Any):
+        ClientConnection.__init__(self, journal, session)
+        SubscribedCaller.__init__(self)
+
+    def send_pending(self) -> None:
+        """Write what was passed to the session."""
+        self.check()
+        self.flush()
+
+    def on_disconnect(self) -> None:
+        """Fail the calls in flight."""
+        self.fail_calls()
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything expected has arrived, and nothing is in flight."""
+        self.check()
+        return not self.missing and not self.open
 
 
 # -- what callers call -----------------------------------------------------------------------

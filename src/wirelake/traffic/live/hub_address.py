@@ -70,7 +70,12 @@ class Admin:
         try:
             async with asyncio.timeout(DEADLINE_S):
                 status, answer = await self._exchange(method, path, body)
-        except (OSError, TimeoutError, asyncio.IncompleteReadError, ValueError) as error:
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+            raise SimulateError(
+                f"{self._where}: not a hub's admin address; expected the address that the hub"
+                " prints as `listening admin`"
+            ) from error
+        except (OSError, TimeoutError) as error:
             raise SimulateError(
                 f"{self._where}: no hub answers ({error or 'timeout'}); start one with "
                 f"`wirelake hub --demo --record DIR`"

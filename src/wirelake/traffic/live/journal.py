@@ -145,8 +145,7 @@ class Journal:
         self.calls: list[CallEntry] = []
         self.publications: dict[str, Publication] = {}
         self.deliveries: dict[tuple[str, str, str], DeliveryEntry] = {}
-        """By protocol, client and notification; without those in tunnels, which the table
-        `deliveries` does not have."""
+        """By protocol, client and notification."""
         self._numbers = 0
 
     def connection(self, protocol: str) -> ConnectionEntry:

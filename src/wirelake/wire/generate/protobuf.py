@@ -44,6 +44,9 @@ def protobuf_reader(reader: Reader) -> None:
     """Emit the body of the reading function."""
     code, layout = reader.code, reader.layout
     cls = layout.cls.__name__
+    if layout.unparsed:
+        code(f"return {cls}(unknown=buf[pos:end]), end")
+        return
     fields = protobuf_keys(layout)
     for part, _ in fields:
         code(f"{local(part.name)}{_hint(part)} = {_initial(part)}")

@@ -11,6 +11,7 @@ In reading order:
     describe.py        a layout as text, for the terminal; names of types and sizes
     markdown.py        reference pages
     lua.py             a Wireshark dissector; `_lua_*.py` and the runtime in `lua_runtime_*.lua`
+    colorfilters.py    coloring rules for Wireshark
     ksy.py             Kaitai Struct files; `_ksy_values.py` their values
     strategy.py        Hypothesis strategies
 

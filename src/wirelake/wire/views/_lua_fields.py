@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
+from typing import NamedTuple
 
 from .. import model as m
 from ..declare import snake_case
@@ -23,6 +24,7 @@ from ..generate.reader import MESSAGE_LIMIT
 
 __all__ = [
     "Fields",
+    "FilterField",
     "Names",
     "Types",
     "abbreviation",
@@ -131,6 +133,27 @@ MASKED_SIZE = 4
 """Bit groups up to this many bytes are shown with their bits; Lua has no masks beyond 32 bits."""
 
 
+class FilterField(NamedTuple):
+    """A field that a display filter can name."""
+
+    name: str
+    form: str
+    """Its type in the script: the function of `ProtoField` that makes it."""
+    doc: str = ""
+    section: str = ""
+    """The section of the document that its layout implements, or one around it."""
+    label: str = ""
+    """What Wireshark calls it."""
+
+    @property
+    def type(self) -> str:
+        """The name of the type in Wireshark."""
+        return _TYPES.get(self.form, f"FT_{self.form.upper()}")
+
+
+_TYPES = {"bool": "FT_BOOLEAN"}
+
+
 class Fields:
     """Declares fields; `lines` are those of the present layout, `enums` the tables of names."""
 
@@ -138,6 +161,9 @@ class Fields:
         self.protocol = protocol
         self.names = names
         self.lines: list[str] = []
+        self.section = ""
+        """Of the present layout."""
+        self.declared: list[FilterField] = []
         self.enums: dict[str, str] = {}
         self._owners: dict[str, type[IntEnum]] = {}
 
@@ -146,14 +172,19 @@ class Fields:
     def add(self, name: str, form: str, label: str, *arguments: str, doc: str = "") -> None:
         """`F["auth.token"] = ProtoField.string(...)`."""
         full = f"wirelake.{self.protocol}.{self.names.claim(name, object())}"
+        self._declare(full, form, label, doc)
         parts = [quote(full), quote(label), *arguments, *([quote(first_lines(doc))] if doc else [])]
         while parts[-1] == "nil":
             parts.pop()
         self.lines.append(f"F[{quote(name)}] = ProtoField.{form}({', '.join(parts)})")
 
+    def _declare(self, full: str, form: str, label: str, doc: str) -> None:
+        self.declared.append(FilterField(full, form, first_lines(doc), self.section, label))
+
     def layout(self, layout: m.Layout) -> None:
         """Add the item of a layout."""
         name = self.names.layout(layout)
+        self._declare(f"wirelake.{self.protocol}.{name}", "protocol", name, layout.doc)
         full = quote(f"wirelake.{self.protocol}.{name}")
         doc = quote(first_lines(layout.doc))
         self.lines.append(f"F[{quote(name)}] = ProtoField.protocol({full}, {quote(name)}, {doc})")
@@ -270,8 +301,10 @@ class Fields:
     def dynamic(self, kind: m.Dynamic) -> None:
         """Add a dynamic value: its type, and one field for each kind of value."""
         name = self.names.dynamic(kind)
+        about = inspect.getdoc(kind.cls) or ""
+        self._declare(f"wirelake.{self.protocol}.{name}", "protocol", name, about)
         full = quote(f"wirelake.{self.protocol}.{name}")
-        doc = quote(first_lines(inspect.getdoc(kind.cls) or ""))
+        doc = quote(first_lines(about))
         self.lines.append(f"F[{quote(name)}] = ProtoField.protocol({full}, {quote(name)}, {doc})")
         types = meanings({each.tag: each.name for each in kind.kinds})
         self.number(f"{name}.type", "type", kind.tag, "Which kind of value follows", types)
@@ -307,8 +340,10 @@ class Fields:
 class Types:
     """The entries of `T`, in an order in which each stands after what it is made of."""
 
-    def __init__(self, names: Names) -> None:
+    def __init__(self, names: Names, keeping: Collection[type] = ()) -> None:
         self.names = names
+        self.keeping = keeping
+        """Layouts with values that the meaning of a message needs."""
         self.lines: dict[str, str] = {}
 
     def of(self, kind: m.Type, *, protobuf: bool = False) -> str:
@@ -339,13 +374,18 @@ class Types:
                 return self._blob(kind, self.of(kind.length) if kind.length else None)
             case m.Nested():
                 name = self.names.layout(kind.layout)
-                return f"nested_{name}", f"nested({quote(name)}, {kind.layout.min_size})"
+                return f"nested_{name}", (
+                    f"nested({quote(name)}, {kind.layout.min_size}{self._keeps(kind)})"
+                )
             case m.Many():
                 return self._many(kind)
             case m.Dynamic():
                 return f"dynamic_{self.names.dynamic(kind)}", self._dynamic(kind)
             case m.Rows():
                 return f"rows_up_to_{kind.end}", self._rows(kind)
+
+    def _keeps(self, kind: m.Nested) -> str:
+        return ", true" if kind.layout.cls in self.keeping else ""
 
     def _blob(self, kind: m.Blob, length: str | None) -> tuple[str, str]:
         word = {None: "bytes", "strict": "text", "loose": "loose_text"}[kind.text]
@@ -422,7 +462,7 @@ class Types:
                 return self._blob(kind, length)
             case m.Nested():
                 name = self.names.layout(kind.layout)
-                return f"sized_{name}", f"sized_nested({quote(name)}, {length})"
+                return f"sized_{name}", f"sized_nested({quote(name)}, {length}{self._keeps(kind)})"
             case m.Many():
                 return self._protobuf(kind.item)
             case _:

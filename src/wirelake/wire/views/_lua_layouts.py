@@ -21,6 +21,7 @@ from ._lua_fields import (
     number_set,
     quote,
 )
+from ._lua_meaning import Wanted, keeper, keeping
 
 __all__ = ["LayoutWriter", "shown_by_themselves"]
 
@@ -57,8 +58,12 @@ def holds_secret(layout: m.Layout, seen: frozenset[type] = frozenset()) -> bool:
 class LayoutWriter:
     """Writes the block of one layout."""
 
-    def __init__(self, layout: m.Layout, fields: Fields, types: Types) -> None:
+    def __init__(
+        self, layout: m.Layout, fields: Fields, types: Types, wanted: Wanted, *, frame: bool
+    ) -> None:
         self.layout = layout
+        self.wanted = wanted
+        self.frame = frame
         self.fields = fields
         self.types = types
         self.name = fields.names.layout(layout)
@@ -144,13 +149,16 @@ class LayoutWriter:
         if part.stage is not None:
             stage = quote(self.fields.names.layout(part.stage))
             masked = "true" if part.secret or holds_secret(part.stage) else "false"
-            return f"put_stage{call[:-1]}, {stage}, {masked})"
-        read = f"{'put_secret' if part.secret else 'put'}{call}"
+            return self._keeping(part, f"put_stage{call[:-1]}, {stage}, {masked})")
+        read = f"put_secret{call}" if part.secret else self._keeping(part, f"put{call}")
         if part.closed and part.names is not None and isinstance(part.type, m.Int | m.Varint):
             return f"closed(s, {self.quoted(part.name)}, {number_set(part.names)}, {read})"
         if part.sizes and isinstance(part.type, m.Blob):
             return f"sized(s, {self.quoted(part.name)}, {number_set(part.sizes)}, {read})"
         return read
+
+    def _keeping(self, part: m.Field, read: str) -> str:
+        return keeping(self.wanted, self.layout.cls, part.name, part.type, read)
 
     def _const(self, part: m.Const) -> None:
         self.fields.bytes(self.label(part.name), part.name, part.doc)
@@ -185,6 +193,8 @@ class LayoutWriter:
             facts.append("flag = true")
         if bit.closed and bit.names is not None:
             facts.append(f"set = {number_set(bit.names)}")
+        if (self.layout.cls, bit.name) in self.wanted.fields:
+            facts.append(f"keep = {quote(abbreviation(bit.name))}")
         return ", ".join(facts)
 
     # -- heads -------------------------------------------------------------------------------
@@ -271,12 +281,19 @@ class LayoutWriter:
         label = self.label(field.name)
         self.fields.number(f"{label}.length", f"length of {field.name}", part.entry_length)
         self.fields.value(label, field.name, field.type, doc=field.doc, secret=field.secret)
-        secret = ", secret = true" if field.secret else ""
-        return f"field = {quote(label)}, kind = {self.types.of(field.type)}{secret}"
+        facts = f"field = {quote(label)}, kind = {self.types.of(field.type)}"
+        if field.secret:
+            return f"{facts}, secret = true"
+        keep = keeper(field.type)
+        if (self.layout.cls, field.name) in self.wanted.fields and keep is not None:
+            facts += f", name = {quote(abbreviation(field.name))}, keep = {keep}"
+        return facts
 
     def _body(self, part: m.Body) -> None:
         names = self.fields.names
         self.hoisted.append("local choice = {")
+        if self.frame:
+            self.hoisted.append("  frame = true,")
         directions: tuple[m.Direction | None, ...] = ("c2s", "s2c") if part.directed else (None,)
         for direction in directions:
             self.hoisted.append(f"  {direction or 'both'} = {{")
@@ -315,19 +332,31 @@ class LayoutWriter:
 
     def _protobuf(self) -> None:
         """Readers by key, and a loop that calls them."""
+        unknown = self.label(self.layout.unknown)
+        if self.layout.unparsed:
+            self.fields.bytes(unknown, self.layout.unknown, "Bytes that are ignored")
+            self.lines.append(f"ignored(s, tree, {quote(unknown)})")
+            return
         self.hoisted.append("local readers = {")
         for part in self.layout.parts:
             assert isinstance(part, m.Field)
             self._declare(part)
+            self._default(part)
             read = self._read(part, self.types.of(part.type, protobuf=True))
             key = (part.number or 0) << 3 | _wire_type(part.type)
             self.hoisted.append(
                 f"  [{key}] = function(s, tree) {read} end, -- number {part.number}"
             )
         self.hoisted.append("}")
-        unknown = self.label(self.layout.unknown)
         self.fields.bytes(unknown, self.layout.unknown, "A field that is not known, with its key")
         self.lines.append(f"protobuf(s, tree, {quote(self.name)}, readers)")
+
+    def _default(self, part: m.Field) -> None:
+        """Keep the value that a field has when it is absent."""
+        keep = keeper(part.type)
+        if (self.layout.cls, part.name) in self.wanted.fields and keep and not part.optional:
+            value = "0" if keep == "keep" else '""'
+            self.lines.append(f"s.kept[{quote(abbreviation(part.name))}] = {value}")
 
 
 def _rule(each: m.Alternative, options: m.Options) -> str:

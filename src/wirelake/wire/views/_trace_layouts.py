@@ -433,6 +433,8 @@ _MAX_GROUPS = 32
 
 def read_protobuf(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) -> Any:
     """Return a protobuf layout that fills the rest of the slice."""
+    if layout.unparsed:
+        return layout.cls(**{layout.unknown: _ignored(tracer, layout, reader, span)})
     fields = {_key(part): part for part in layout.parts if isinstance(part, m.Field)}
     values: dict[str, Any] = {part.name: _absent(part) for part in fields.values()}
     unknown: list[bytes] = []
@@ -555,6 +557,15 @@ def _unknown(tracer: Tracer, reader: Reader, parent: Span) -> None:
         start = reader.pos
         _skip(reader, key, 0)
         span.value = reader.data[start : reader.pos]
+
+
+def _ignored(tracer: Tracer, layout: m.Layout, reader: Reader, parent: Span) -> bytes:
+    """Read the bytes of a layout that its dialect does not parse."""
+    if not reader.left:
+        return b""
+    with tracer.span(parent, layout.unknown, reader) as span:
+        span.value = reader.take(reader.left)
+        return span.value
 
 
 def _skip(reader: Reader, key: int, depth: int) -> None:

@@ -444,6 +444,9 @@ class Parts(Values):
 
     def add_protobuf(self) -> None:
         """Add protobuf fields in any order; a key has the field number and the wire type."""
+        if self.layout.unparsed:
+            self.attribute(self.layout.unknown, {"size-eos": True}, "Bytes that are ignored")
+            return
         stem = identifier(self.layout.name)
         fields = [part for part in self.layout.parts if isinstance(part, m.Field)]
         cases: dict[Any, str] = {}

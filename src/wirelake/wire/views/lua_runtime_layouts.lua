@@ -60,6 +60,7 @@ local function bit_group(size, bits)
       else
         if bit.set and not bit.set[number] then fail(s, "reserved_value", bit.field, at) end
         if bit.flag and number ~= 0 then s.sealed = true end
+        if bit.keep then s.kept[bit.keep] = value end
       end
     end
     s.at = at + size
@@ -76,27 +77,38 @@ local function read_layout(s, tree, layout)
 end
 
 -- Reads a layout in a slice of its own, which it must fill. An error inside is shown there
--- and is not passed on.
+-- and is not passed on; else the values that it kept are returned.
 local function attempt(s, node, layout, at, stop, exact)
-  local outer = { s.at, s.stop, s.open, s.origin, s.framed }
-  s.at, s.stop, s.open, s.origin, s.framed = at, stop, false, at, true
+  local outer, kept = { s.at, s.stop, s.open, s.origin, s.framed, s.kept }, {}
+  s.at, s.stop, s.open, s.origin, s.framed, s.kept = at, stop, false, at, true, kept
   local ok, problem = pcall(function()
     if exact and stop - at ~= exact then fail(s, "bad_length", layout, at) end
     read_layout(s, node, layout)
     if s.at ~= stop then fail(s, "trailing_bytes", layout, s.at) end
   end)
   s.at, s.stop, s.open, s.origin, s.framed = outer[1], outer[2], outer[3], outer[4], outer[5]
-  if ok then return end
+  s.kept = outer[6]
+  if ok then return kept end
   if type(problem) ~= "table" then error(problem, 0) end
   add_problem(s, node, problem)
 end
 
-local function nested(layout, least)
-  local kind = { least = least }
+-- Reads a layout whose values are kept under the last part of the name of its field.
+local function read_kept(s, tree, layout, field)
+  local outer, kept = s.kept, {}
+  s.kept = kept
+  read_layout(s, tree, layout)
+  s.kept = outer
+  outer[field:match("[^.]*$")] = kept
+end
+
+-- `keeps`: the meaning of the message needs values inside.
+local function nested(layout, least, keeps)
+  local kind, read = { least = least }, keeps and read_kept or read_layout
   function kind.put(s, tree, field)
     local at = s.at
     local node = open_node(s, tree, field, at)
-    read_layout(s, node, layout)
+    read(s, node, layout, field)
     close_node(node, at, s.at)
     return nil, at, node
   end
@@ -104,14 +116,14 @@ local function nested(layout, least)
 end
 
 -- A layout after its length, as in protobuf.
-local function sized_nested(layout, length)
-  local kind = { least = 1 }
+local function sized_nested(layout, length, keeps)
+  local kind, read = { least = 1 }, keeps and read_kept or read_layout
   function kind.put(s, tree, field)
     local size = counted(s, tree, field, ".length", length, 1)
     local at, stop, open = s.at, s.stop, s.open
     s.stop, s.open = at + size, false
     local node = open_node(s, tree, field, at)
-    read_layout(s, node, layout)
+    read(s, node, layout, field)
     s.stop, s.open = stop, open
     return nil, at, node
   end
@@ -147,7 +159,7 @@ local function put_stage(s, tree, field, kind, layout, masked)
   if item and not s.sealed then
     local node = add(s, item, layout, at, size)
     s.title = layout
-    attempt(s, node, layout, at, at + size)
+    s.opened[layout] = attempt(s, node, layout, at, at + size)
   end
   return size, at, item
 end
@@ -203,6 +215,12 @@ local function protobuf(s, tree, layout, readers)
       add(s, tree, layout .. ".unknown", at, s.at - at)
     end
   end
+end
+
+-- Bytes that the dialect does not parse.
+local function ignored(s, tree, field)
+  if s.at < s.stop then add(s, tree, field, s.at, s.stop - s.at) end
+  s.at = s.stop
 end
 
 -- -- self-describing values ----------------------------------------------------------------------

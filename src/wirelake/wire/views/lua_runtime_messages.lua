@@ -94,7 +94,8 @@ local function options(s, tree, head, spec)
       s.at = at
       spec.length.put(s, node, field .. ".length")
       if known then
-        (known.secret and put_secret or put)(s, node, field, known.kind)
+        local value, from = (known.secret and put_secret or put)(s, node, field, known.kind)
+        if known.keep then known.keep(s, known.name, value, from) end
       else
         add(s, node, field .. ".data", s.at, size)
         s.at = stop
@@ -118,9 +119,12 @@ local function body(s, tree, head, choice)
     return
   end
   s.title = layout
-  local at = s.at
+  if choice.frame then s.name = layout end
+  local at, outer, kept = s.at, s.kept, {}
   local node = open_node(s, tree, layout, at)
+  s.kept, outer["@" .. layout] = kept, kept
   read_layout(s, node, layout)
+  s.kept = outer
   close_node(node, at, s.at)
 end
 
@@ -149,7 +153,8 @@ local function rows(spec)
     spec.tag.put(s, node, field .. ".type")
     spec.size.put(s, node, field .. ".size")
     if layout then
-      attempt(s, node, layout, data, stop, spec.exact[row_tag])
+      local kept = attempt(s, node, layout, data, stop, spec.exact[row_tag])
+      if kept then s.rows[#s.rows + 1] = { name = layout, kept = kept } end
     elseif row_tag ~= spec.stop then
       add(s, node, spec.opaque .. ".data", data, size)
     end

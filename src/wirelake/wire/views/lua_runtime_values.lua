@@ -12,6 +12,10 @@
 --   direction   "c2s" or "s2c"
 --   protocol    the protocol, with its ProtoFields (`fields`) and layouts (`layouts`)
 --   shown       how many items may still be added to the tree of this packet
+--   kept        values that the meaning of the message needs, of the present layout
+--   opened      the same of stages that were read, and `rows` of rows
+--   name        the layout of the message's body
+--   concealed   bytes of the application are encrypted
 --
 -- Functions that read take `s`, then the tree item to add to (nil: add nothing), then the name
 -- of the field, which is also its name in a problem. They stop with one of two kinds of error,
@@ -20,7 +24,8 @@
 
 local MAX_SHOWN = 200000 -- items in the tree of one packet; Wireshark itself gives up at a million
 local MAX_SHOWN_DEPTH = 100 -- nesting of values that is shown; deeper ones are only checked
-local MAX_TITLES = 8 -- names of messages in the Info column
+local MAX_TITLES = 8 -- messages in the Info column
+local MAX_TEXT = 200 -- bytes of the text of one message there; longer ones are cut
 local TWO32 = 4294967296 -- 2^32
 
 local function fail(s, code, field, at)
@@ -93,10 +98,29 @@ end
 local function add_problem(s, tree, problem)
   if not tree then return end
   local fields, nowhere = s.protocol.fields, s.tvb:range(0, 0)
+  tree:add(SHARED.fields.fault, nowhere, problem.code):set_generated()
   tree:add(fields["malformed.code"], nowhere, problem.code):set_generated()
   tree:add(fields["malformed.field"], nowhere, problem.field or ""):set_generated()
   tree:add(fields["malformed.offset"], nowhere, problem.at):set_generated()
   tree:add_proto_expert_info(s.protocol.malformed, problem_text(problem))
+end
+
+-- -- values that the meaning of a message needs ---------------------------------------------------
+
+local function keep(s, name, value, at, item)
+  s.kept[name] = value
+  return value, at, item
+end
+
+local function keep_text(s, name, size, at, item)
+  s.kept[name] = s.raw:sub(at + 1, at + size)
+  return size, at, item
+end
+
+-- Notes whether bytes are encrypted: those that begin with the mark, or all if there is none.
+local function sealable(s, prefix, overhead, size, at, item)
+  if size >= overhead and s.raw:sub(at + 1, at + #prefix) == prefix then s.concealed = true end
+  return size, at, item
 end
 
 -- -- numbers -----------------------------------------------------------------------------------
@@ -247,7 +271,7 @@ local function varint_boolean()
   function kind.put(s, tree, field)
     local at = s.at
     local low, high = leb128(s, field)
-    return low, at, add(s, tree, field, at, s.at - at, low + high ~= 0)
+    return low + high, at, add(s, tree, field, at, s.at - at, low + high ~= 0)
   end
   return kind
 end

@@ -376,7 +376,8 @@ def layout_lines(page: Page, variants: list[tuple[str, m.Layout]]) -> Iterator[s
 def _table(page: Page, layout: m.Layout) -> Iterator[str]:
     rows = list(_protobuf(page, layout) if layout.protobuf else _parts(page, layout))
     if not rows:
-        yield from ("No fields.", "")
+        ignored = " Bytes that follow are ignored and carried." if layout.unparsed else ""
+        yield from (f"No fields.{ignored}", "")
         return
     yield from table(_HEAD_PROTOBUF if layout.protobuf else _HEAD, rows)
     if layout.protobuf:

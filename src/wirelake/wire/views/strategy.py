@@ -265,7 +265,10 @@ def _protobuf(layout: m.Layout) -> SearchStrategy[Any]:
         value = _field(part)
         missing = part.optional or isinstance(part.type, m.Nested)
         fields[part.name] = st.none() | value if missing else value
-    fields[layout.unknown] = _unknown_fields([part.number or 0 for part in parts])
+    if layout.unparsed:
+        fields[layout.unknown] = st.binary(max_size=_UNKNOWN)
+    else:
+        fields[layout.unknown] = _unknown_fields([part.number or 0 for part in parts])
     return st.builds(layout.cls, **fields)
 
 

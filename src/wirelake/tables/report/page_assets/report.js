@@ -1,4 +1,5 @@
-// Draws the plots, in the colours of the page, and again when these change.
+// Draws the plots, in the colours of the page, and again when these change. Sorts tables, and copies
+// commands.
 (() => {
   "use strict";
   const plots = JSON.parse(document.getElementById("plots").textContent);
@@ -54,6 +55,54 @@
         { responsive: true, displayModeBar: false }
       );
     }
+  }
+
+  // Numbers sort by their exact value, text as people sort it; what is not known comes last.
+  function compare(one, other, numeric) {
+    if (!numeric) {
+      return one.textContent.localeCompare(other.textContent, undefined, { numeric: true });
+    }
+    const [a, b] = [one.dataset.sort, other.dataset.sort];
+    return a === undefined || b === undefined ? 0 : Number(a) - Number(b);
+  }
+
+  function sort(head) {
+    const table = head.closest("table");
+    const place = head.cellIndex;
+    const numeric = head.classList.contains("number");
+    // Largest numbers and first names are what one looks for.
+    const before = head.getAttribute("aria-sort");
+    const first = numeric ? "descending" : "ascending";
+    const second = numeric ? "ascending" : "descending";
+    const order = before === first ? second : first;
+    for (const each of head.parentNode.cells) each.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", order);
+    const sign = order === "ascending" ? 1 : -1;
+    const unknown = (row) => numeric && row.cells[place].dataset.sort === undefined;
+    const rows = Array.from(table.tBodies[0].rows);
+    rows.sort((one, other) =>
+      unknown(one) - unknown(other) ||
+      sign * compare(one.cells[place], other.cells[place], numeric)
+    );
+    table.tBodies[0].append(...rows);
+  }
+
+  for (const head of document.querySelectorAll("th")) {
+    head.firstElementChild.addEventListener("click", () => sort(head));
+  }
+
+  for (const button of document.querySelectorAll(".copy")) {
+    const code = button.parentNode.querySelector("code");
+    button.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(code.textContent);
+        button.textContent = "Copied";
+      } catch {
+        // A page from a file may not use the clipboard: the text is selected for Ctrl-C.
+        getSelection().selectAllChildren(code);
+        button.textContent = "Ctrl-C";
+      }
+    });
   }
 
   draw();

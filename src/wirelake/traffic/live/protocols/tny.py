@@ -12,7 +12,7 @@ import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, ClassVar, Final
 
-from wirelake.protocols.hub_calls import ACK, SUBSCRIBE
+from wirelake.protocols.hub_calls import SUBSCRIBE
 from wirelake.protocols.sansio import Closed, Event
 from wirelake.protocols.tny import layout as tny
 from wirelake.protocols.tny import session as tny_session
@@ -25,6 +25,7 @@ from ..calling import (
     Caller,
     CallingClient,
     CallingPopulation,
+    SubscribedCaller,
     make_calls,
     operation_numbers,
     stay_s,
@@ -32,15 +33,7 @@ from ..calling import (
 )
 from ..connection import ClientConnection, RunContext
 from ..journal import Journal
-from ..population import (
-    ClientNames,
-    ClientPopulation,
-    MalformedFrame,
-    Present,
-    Subscriber,
-    Topics,
-    scaled,
-)
+from ..population import ClientNames, ClientPopulation, MalformedFrame, Present, Topics, scaled
 
 __all__ = ["POPULATIONS", "Gateway", "Player", "TunnelUser"]
 
@@ -194,12 +187,11 @@ class Gateway(ClientConnection):
             self.fail(future)
 
 
-class TunnelUser(Caller, Subscriber):
+class TunnelUser(SubscribedCaller):
     """A player behind a gateway."""
 
     def __init__(self, gateway: Gateway, tunnel_id: int):
-        Caller.__init__(self)
-        Subscriber.__init__(self)
+        super().__init__()
         self.journal = gateway.journal
         instance = gateway.tunnels.instance_id
         self.entry = gateway.journal.tunnel(_PROTOCOL, gateway.entry, instance, tunnel_id)
@@ -236,15 +228,13 @@ class TunnelUser(Caller, Subscriber):
 
     def on_message(self, message: tny.Message, read_ns: int) -> None:
         """Handle a response or a push."""
+        self.read_ns = read_ns
         if message.mode == tny.Mode.RESPONSE:
             self.entry.received("response", "response")
             _on_response(self, message, read_ns)
         else:
             self.entry.received("push", "push")
-            notification = str(json.loads(message.body or b"{}")["id"])
-            self.delivered(notification)
-            if self.acks:
-                self.start_call(ACK.target, id=notification)
+            self.on_notification(str(json.loads(message.body or b"{}")["id"]))
 
     @property
     def idle(self) -> bool:

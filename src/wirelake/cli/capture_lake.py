@@ -1,0 +1,244 @@
+"""Captures for commands that query tables: opened as a lake, with progress and notices.
+
+    captures = Captures(("edge.pcapng",), **reading)
+    with captures.opened(("calls",)) as db:
+        ...
+    return captures.code
+
+What was missing or could not be read is reported at the end, after the results: these are what the
+rest of the captures says.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from .errors import BAD_DATA
+from .lake.run import STEP_TEXTS
+from .options import Command, Reading, captures, open_option, reading_options
+from .output.text import counted, print_notice, spinner
+from .read.kernels import prepare_kernels
+
+if TYPE_CHECKING:
+    import duckdb
+
+    from wirelake.lake.capture_lake import Made
+    from wirelake.lake.engine.settings import Settings
+
+__all__ = ["Captures", "capture_options"]
+
+_ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
+_CUT_OFF: Final = "truncated_file"
+"""The fault of a capture that ends within a packet."""
+_MAX_NAMED: Final = 3
+"""Captures that are named each."""
+_REFUSED: Final = {
+    "late_file": "another file of its source has its place: read it alone",
+    "vanished_file": "it changed or was removed while it was read",
+    "unreadable_file": "no permission",
+}
+"""By fault of a capture that was refused: why."""
+
+
+def capture_options(command: Command) -> Command:
+    """Add the options for reading captures, `jobs` and `keep`."""
+    keep = click.option(
+        "--keep",
+        is_flag=True,
+        help="Keep the tables beside the capture, in CAPTURE.lake, for the next time.",
+    )
+    jobs = click.option(
+        "--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: one per CPU]"
+    )
+    decorated: Command = open_option(reading_options(jobs(keep(command))))
+    return decorated
+
+
+class Captures:
+    """The captures of a command."""
+
+    def __init__(
+        self,
+        named: tuple[str, ...],
+        *,
+        include_open: bool = False,
+        jobs: int | None = None,
+        keep: bool = False,
+        **reading: Any,
+    ):
+        """`named` are files and folders as they were given, `reading` the options of `Reading`."""
+        if keep and len(named) > 1:
+            raise click.UsageError("--keep needs one FILE, or the folder of several")
+        self.named = named
+        self.files = captures(named, include_open=include_open)
+        self.reading = Reading.of(**reading)
+        self._ports = tuple(reading["ports"])
+        self._include_open = include_open
+        self._jobs = jobs
+        self._keep = keep
+        self.code = 0
+        """The exit code: 1 if captures could not be read, or have no known protocol."""
+
+    @property
+    def name(self) -> str:
+        """The name of a report about them."""
+        first = Path(self.named[0]).absolute().name
+        more = len(self.named) - 1
+        return f"{first} and {more:,} more" if more else first
+
+    @property
+    def sql(self) -> list[str]:
+        """The command that queries them, with the options of this one."""
+        reading = self.reading
+        options = {
+            "--as": [reading.force_protocol] if reading.force_protocol else [],
+            "--port": self._ports,
+            "--dialect": [f"{name}={dialect}" for name, dialect in reading.dialects.items()],
+            "--keys": reading.keys,
+        }
+        found = ["wirelake", "sql", *self.named]
+        found += [
+            part for name, values in options.items() for each in values for part in (name, each)
+        ]
+        flags = {"--reveal": reading.reveal, "--include-open": self._include_open}
+        return found + [name for name, chosen in (flags | {"--keep": self._keep}).items() if chosen]
+
+    @contextmanager
+    def opened(self, tables: Iterable[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """Open a database with tables of the captures. When it closes, what is missing in them is
+        reported."""
+        for file in self.files:
+            os.stat(file)  # a mistyped name is an error, not a capture that has vanished
+        from wirelake.tables.query import open_lake
+
+        wanted = tuple(tables)
+        with _ended_by_signals(), self._lake(wanted) as made:
+            with open_lake(made.root, tables=wanted) as db:
+                yield db
+            self._report(made)
+
+    @contextmanager
+    def _lake(self, tables: Sequence[str]) -> Iterator[Made]:
+        from wirelake.lake.engine.settings import Settings
+
+        settings = Settings(
+            ports=self.reading.ports,
+            force_protocol=self.reading.force_protocol,
+            dialects=self.reading.dialects or None,
+            reveal=self.reading.reveal,
+        )
+        found = self._kept(settings)
+        if found is not None:
+            yield found
+        else:
+            with self._made(settings, tables) as made:
+                yield made
+
+    def _root(self) -> Path | None:
+        """Return the folder of the lake beside the captures, if they can have one."""
+        from wirelake.lake.capture_lake import SUFFIX
+
+        if len(self.named) > 1:
+            return None
+        named = Path(self.named[0]).absolute()
+        return named.with_name(named.name + SUFFIX)
+
+    def _kept(self, settings: Settings) -> Made | None:
+        """Return the lake beside the captures; None if there is none that can be used."""
+        from wirelake.lake.capture_lake import kept
+        from wirelake.tables.paths import LakeError
+
+        root = self._root()
+        try:
+            return None if root is None else kept(root, self.files, settings, self.reading.keys)
+        except LakeError as error:
+            if self._keep:
+                raise
+            print_notice(f"{error}; not used")
+            return None
+
+    @contextmanager
+    def _made(self, settings: Settings, tables: Sequence[str]) -> Iterator[Made]:
+        """Make a lake: beside the captures, or one that is removed."""
+        prepare_kernels(self.files)
+        from wirelake.columnar.read.options import SMALL_BYTES
+        from wirelake.lake.capture_lake import keep, temporary
+        from wirelake.lake.engine.tasks import LocalWorkers
+
+        is_small = sum(map(os.path.getsize, self.files)) < SMALL_BYTES
+        count = 1 if is_small else self._jobs or len(os.sched_getaffinity(0))
+        root = self._root() if self._keep else None
+        with ExitStack() as stack:
+            with LocalWorkers(count) as workers, spinner(f"reading {self.name}:") as show:
+                how: dict[str, Any] = {
+                    "workers": workers,
+                    "keys": self.reading.keys,
+                    "on_step": lambda step: show(STEP_TEXTS.get(step, "finishing")),
+                }
+                made = (
+                    stack.enter_context(temporary(self.files, settings, tables=tables, **how))
+                    if root is None
+                    else keep(root, self.files, settings, **how)
+                )
+            yield made
+
+    # -- what is missing -----------------------------------------------------------------------
+
+    def _report(self, made: Made) -> None:
+        """Report what is not in the tables."""
+        from wirelake.capture.format.reader import is_capture
+        from wirelake.tables.parquet import batches, table
+
+        from .read.run import FaultCounter
+
+        others = [file for file in self.files if not is_capture(file)]
+        faults = FaultCounter()
+        cut_off: dict[str, None] = {}
+        for batch in batches(made.root, "faults", columns=("code", "file")):
+            faults(batch)
+            rows = zip(*(batch.column(name).to_pylist() for name in ("code", "file")), strict=True)
+            cut_off |= dict.fromkeys(str(file) for code, file in rows if code == _CUT_OFF)
+        for file in list(cut_off)[:_MAX_NAMED]:
+            print_notice(f"{file}: ends within a packet; the result is of what comes before")
+        faults.report(self.named, all_read=True)
+        for each in made.refused:
+            print_notice(f"{each.path}: not read: {_REFUSED.get(each.fault or '', each.fault)}")
+        for file in others:
+            print_notice(f"{file}: not a capture: neither pcap nor pcapng")
+        if others or made.refused:
+            self.code = BAD_DATA
+            return
+        coverage = table(made.root, "coverage", columns=("protocol", "new_bytes"))
+        if coverage.column("protocol").null_count == coverage.num_rows:
+            self.code = BAD_DATA
+            size = sum(coverage.column("new_bytes").to_pylist())
+            print_notice(
+                f"no known protocol in {self.name}: {counted(coverage.num_rows, 'stream')},"
+                f" {size:,} bytes; --as NAME or --port PORT=NAME says what they are"
+                if coverage.num_rows
+                else f"no TCP connection with data in {self.name}"
+            )
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Have signals raise an exception, so that temporary files are removed."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in _ENDS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

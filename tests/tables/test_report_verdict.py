@@ -1,0 +1,110 @@
+"""The verdict: which sentences, how serious, and only with figures of the report."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from wirelake.tables.query import open_lake
+from wirelake.tables.report.report import (
+    Coverage,
+    Fault,
+    Overview,
+    Report,
+    Target,
+    Topic,
+    make_report,
+)
+from wirelake.tables.report.report import Protocol as Row
+from wirelake.tables.report.verdict import verdict
+
+from .simulated_lake import captures, lake
+
+pytestmark = pytest.mark.slow
+
+__all__ = ["captures", "lake"]
+
+
+def report(**parts: Any) -> Report:
+    lists = [name for name, kind in Report.__annotations__.items() if kind.startswith("list")]
+    return Report(
+        lake="", commit=None, since_ns=None, until_ns=None, step_ns=1, complete_ns=None,
+        overview=Overview(9, 9, 1, 0, 0, 0, 0, 0, 1), **({name: [] for name in lists} | parts),
+    )  # fmt: skip
+
+
+def zeros(kind: Any, **values: Any) -> Any:
+    known = dict.fromkeys(kind.__struct_fields__, 0) | {"protocol": "comet"}
+    return kind(**(known | values))
+
+
+def texts(found: Report) -> list[tuple[str, str]]:
+    return [(each.level, each.text) for each in verdict(found)]
+
+
+def test_nothing_is_wrong() -> None:
+    found = report(
+        protocols=[zeros(Row, calls=3, answered=3)],
+        targets=[zeros(Target, target="auth", calls=3, p50_ns=1_000_000, p99_ns=2_000_000)],
+        topics=[zeros(Topic, topic="@a", published=4, sent=4, acked=4)],
+        coverage=[zeros(Coverage, span_bytes=100, new_bytes=100, decoded_bytes=100)],
+    )
+    assert texts(found) == [
+        ("good", "Nothing needs attention."),
+        ("good", "None of 3 calls failed or was lost."),
+        ("good", "The slowest target is comet auth: p50 1 ms, p99 2 ms."),
+        ("good", "No delivery of 4 is known to be unacknowledged."),
+        ("good", "All of 100 B were captured and decoded."),
+    ]
+
+
+def test_what_is_wrong_is_named_with_its_place() -> None:
+    found = report(
+        protocols=[zeros(Row, calls=100, failed=2, lost=1)],
+        targets=[
+            zeros(Target, target="a", calls=90, p50_ns=None, p99_ns=None, failed=1),
+            zeros(Target, target="b", calls=10, p50_ns=None, p99_ns=None, failed=1, lost=1),
+        ],
+        topics=[zeros(Topic, topic=None, published=10, unacked=1, unsent=1)],
+        faults=[zeros(Fault, code="truncated_file")],
+        coverage=[
+            zeros(Coverage, span_bytes=1_000, gap_bytes=10, new_bytes=990, faulty_bytes=100),
+            zeros(Coverage, protocol=None, span_bytes=10, new_bytes=10, undecryptable_bytes=1),
+        ],
+    )
+    assert texts(found) == [
+        ("bad", "7 points need attention."),
+        (
+            "warn",
+            ("2 of 100 calls failed and 1 got no response (3.0 %),"
+            " most often at comet b (2 of 10)."),
+        ),
+        (
+            "bad",
+            ("2 of 10 deliveries were not acknowledged or never sent (20.0 %),"
+            " most often of topic (no topic) (2)."),
+        ),
+        ("bad", "A capture ends within a packet: the figures are of what comes before."),
+        ("warn", "10 B (1.0 %) were not captured."),
+        ("bad", "100 B (10.0 %) could not be decoded."),
+        ("warn", "1 B (0.1 %) are sealed: no key."),
+        ("warn", "10 B (1.0 %) belong to no known protocol."),
+    ]  # fmt: skip
+
+
+def test_no_messages() -> None:
+    nothing = msgspec.structs.replace(report(), overview=Overview(0, 0, 0, 0, 0, 0, 0, None, None))
+    assert texts(nothing) == [("warn", "No messages were decoded.")]
+
+
+def test_of_a_lake(lake: Path) -> None:
+    with open_lake(lake) as db:
+        found = make_report(db)
+    summary, *findings = verdict(found)
+    open_points = sum(each.level != "good" for each in findings)
+    assert summary.text == f"{open_points} points need attention."
+    calls = sum(row.calls for row in found.protocols)
+    assert any(f"of {calls:,} calls failed" in each.text for each in findings)
