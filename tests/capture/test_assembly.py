@@ -130,7 +130,7 @@ def test_a_hole_is_given_up_when_many_pieces_wait() -> None:
     for number in range(1, WAITING_PIECES):
         assert stream.feed(100 + 10 * number, b"x", 0, number) == []
     found = stream.feed(100 + 10 * WAITING_PIECES, b"x", 0, WAITING_PIECES)
-    assert found == [Gap(0, 10, 0, 1, 0), Data(10, b"x", 0, 1, 0, 2)]
+    assert found == [Gap(0, 10, 0, 1, 0, WAITING_PIECES + 1), Data(10, b"x", 0, 1, 0, 2)]
     assert stream.counters.gap_bytes == 10
 
 
@@ -140,7 +140,7 @@ def test_a_hole_is_given_up_when_many_bytes_wait() -> None:
     assert stream.feed(101, half, 0, 0) == []
     assert stream.feed(101 + len(half), half[1:], 0, 0) == []
     found = stream.feed(101 + 2 * len(half) - 1, b"x", 0, 0)
-    assert found[0] == Gap(0, 1, 0, 0, 0)
+    assert found[0] == Gap(0, 1, 0, 0, 0, 4)
     assert len(data(found)) == WAITING_BYTES
 
 
@@ -178,9 +178,9 @@ def test_the_end_gives_up_every_hole() -> None:
     stream.feed(102, b"c", 0, 7)
     stream.feed(105, b"f", 0, 9)
     assert stream.end() == [
-        Gap(0, 2, 0, 7, 0),
+        Gap(0, 2, 0, 7, 0, 3),
         Data(2, b"c", 0, 7, 0, 2),
-        Gap(3, 2, 0, 9, 0),
+        Gap(3, 2, 0, 9, 0, 3),
         Data(5, b"f", 0, 9, 0, 3),
     ]
     assert stream.counters == Counters(new_bytes=2, gap_bytes=4)
@@ -191,13 +191,13 @@ def test_bytes_that_the_capture_cut_off_are_a_gap() -> None:
     stream = begun()
     stream.feed(100, b"ab", 0, 0, missing=3)
     assert stream.feed(105, b"f", 0, 5) == []
-    assert stream.end() == [Gap(2, 3, 0, 5, 0), Data(5, b"f", 0, 5, 0, 3)]
+    assert stream.end() == [Gap(2, 3, 0, 5, 0, 3), Data(5, b"f", 0, 5, 0, 3)]
 
 
 def test_cut_off_bytes_at_the_end_are_a_gap_too() -> None:
     stream = begun()
     stream.feed(100, b"ab", 3, 8, missing=3)
-    assert stream.end() == [Gap(2, 3, 3, 8, 0)]
+    assert stream.end() == [Gap(2, 3, 3, 8, 0, 2)]
 
 
 def test_cut_off_bytes_may_come_again() -> None:
@@ -211,7 +211,7 @@ def test_a_fin_beyond_the_point_shows_a_gap() -> None:
     stream = begun()
     stream.feed(104, b"", 2, 6, FIN)
     assert not stream.finished
-    assert stream.end() == [Gap(0, 4, 2, 6, 0)]
+    assert stream.end() == [Gap(0, 4, 2, 6, 0, 2)]
 
 
 def test_payload_beyond_a_fin_is_ignored() -> None:
@@ -258,7 +258,7 @@ def test_what_precedes_a_fin_may_come_later() -> None:
 def test_a_reset_ends_the_stream() -> None:
     stream = begun()
     stream.feed(102, b"c", 0, 3)
-    assert stream.feed(102, b"why", 0, 9, RST) == [Gap(0, 2, 0, 3, 0), Data(2, b"c", 0, 3, 0, 2)]
+    assert stream.feed(102, b"why", 0, 9, RST) == [Gap(0, 2, 0, 3, 0, 3), Data(2, b"c", 0, 3, 0, 2)]
     assert stream.finished
     assert stream.feed(103, b"late", 0, 0) == []
     assert stream.counters == Counters(new_bytes=8, gap_bytes=2, ignored_bytes=7)

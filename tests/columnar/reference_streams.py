@@ -82,7 +82,7 @@ def by_reference(
                     place = event.ts_ns, event.offset, event.file
                     stream.pieces.append((event.position, event.payload, *place, number))
                 case Gap():
-                    stream.gaps.append(tuple(event))
+                    stream.gaps.append(tuple(event)[:-1])  # packets are numbered by stream here
                 case Conflict():
                     stream.conflicts.append(event)
 

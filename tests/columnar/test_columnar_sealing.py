@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from tests.lake.lakes import columnar_rows, reference_rows, unlike
 
-from capture.tcp_made import Call, write
+from capture.tcp_made import RST, Call, write
 from wirelake.capture.decode.decryption import KeyRing
 from wirelake.capture.decode.reference import read_tables
+from wirelake.capture.tcp.assembly import OVERDUE_NS, WAITING_NS
 from wirelake.columnar.decode.sealed_parts import ConnectionKeys, decrypt_rows
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.protocols import registry
@@ -152,6 +153,46 @@ def test_keys_open_what_comes_after_their_name(tmp_path: Path, whole: bool) -> N
         assert unlike(columnar_rows([path], [str(log)], window_bytes), wanted) == []
     opened = [body for _, body in bodies(path, log)]
     assert opened.count(b"x") == (2 if whole else 1)
+
+
+@pytest.mark.parametrize("shown_by", ["next packet", "other connections", "reset"])
+def test_keys_open_what_is_given_up_after_their_name(tmp_path: Path, shown_by: str) -> None:
+    """Messages behind a gap are read when the gap is given up, with the keys known by then."""
+    random = bytes(32)
+    cipher = RecordCipher(DirectionKeys(KEY, bytes(12), OTHER))
+    pushes = [
+        cipher.seal_data(
+            MAGLINE_PROTOCOL.encode(magline.Frame(seq=seq, body=magline.Psh(501, bytes(16), b"x")))
+        )
+        for seq in range(1, 6)
+    ]
+    call = Call(MAGLINE_PROTOCOL.port or 0).open().lose("s2c", 100)
+    for each in pushes[:3]:
+        call.say("s2c", each)
+    syn = magline.Frame(seq=1, body=magline.Syn(random, bytes(32)))
+    call.say("c2s", MAGLINE_PROTOCOL.encode(syn))
+    if shown_by == "reset":
+        call.packet("c2s", call.sent["c2s"], flags=RST)
+    elif shown_by == "next packet":
+        call.now_ns += WAITING_NS
+        call.say("s2c", pushes[3])
+    else:
+        other = Call(9_999, now_ns=call.now_ns)
+        for _ in range(4):
+            other.now_ns += OVERDUE_NS
+            other.say("c2s", b"?")
+        call.packets += other.packets
+        call.now_ns = other.now_ns
+    if shown_by != "reset":
+        call.say("s2c", pushes[4]).close()
+    path = write(tmp_path / "a.pcap", call.packets)
+    keys = {"client_random": random.hex(), "s2c_enc": KEY.hex(), "s2c_iv": "00" * 12}
+    log = tmp_path / "keys.jsonl"
+    log.write_text(json.dumps({"protocol": "magline", **keys}))
+    wanted = reference_rows([path], [str(log)])
+    for window_bytes in (1, 200, 1 << 20):
+        assert unlike(columnar_rows([path], [str(log)], window_bytes), wanted) == []
+    assert [body for _, body in bodies(path, log)].count(b"x") >= 3
 
 
 def test_closed_connections_are_removed() -> None:

@@ -100,8 +100,8 @@ class Frame(NamedTuple):
     """When the packet that completed it was captured."""
     pieces: Sequence[Piece]
     known: int
-    """The number of the packet with which it was found: where a start needs evidence, a later one
-    than that which completed it."""
+    """The number of the packet with which it was found. It is later than that which completed it
+    where a start needs evidence, and behind a gap, which must be given up first."""
 
     @property
     def stop(self) -> int:
@@ -195,6 +195,7 @@ class FrameReader:
         "_latest",
         "_now",
         "_pieces",
+        "_released",
         "_resume",
         "_revealed",
         "_skip_to",
@@ -228,6 +229,8 @@ class FrameReader:
         """Packets, by arrival and time: the one being read; the one that revealed the open fault;
         the one that revealed the last fault since a gap. Frames behind a fault are completed no
         earlier than it was revealed."""
+        self._released = -1
+        """The number of the packet with which the last bytes, or the last gap, were delivered."""
         self.ignored_bytes = 0
         """Bytes of an unfinished frame at the end of a stream that was still open."""
 
@@ -252,6 +255,7 @@ class FrameReader:
         with them is not known."""
         stop = event.position + len(event.payload)
         latest = max(self._latest, (event.arrival, event.ts_ns))
+        self._released = max(self._released, event.arrival)
         found = self.expire(latest[1])
         self._now = self._latest = latest
         if not self._buffer:
@@ -273,6 +277,7 @@ class FrameReader:
 
     def gap(self, event: Gap) -> list[Read]:
         """Note that bytes of the stream are missing."""
+        self._released = max(self._released, event.given_up)
         found = self.expire(event.ts_ns)
         self._now = (_LAST, event.ts_ns)
         self._advance(found, final=True)
@@ -314,6 +319,7 @@ class FrameReader:
     def end(self, *, still_open: bool) -> list[Read]:
         """End the stream or, if it is `still_open`, the last file."""
         found: list[Read] = []
+        self._released = _LAST
         self._now = self._latest
         self._advance(found, final=True, ending=True)
         left = len(self._buffer) - self._at
@@ -543,7 +549,8 @@ class FrameReader:
         # Pieces that end before the frame were dropped by `_move`, so it begins in the first one.
         pieces = list(takewhile(lambda piece: piece.start < stop, self._pieces))
         arrival, ts_ns = self._completed(stop)
-        return Frame(good.message, good.raw, start, ts_ns, pieces, max(arrival, self._latest[0]))
+        known = max(arrival, self._latest[0], self._released)
+        return Frame(good.message, good.raw, start, ts_ns, pieces, known)
 
     def _completed(self, stop: int) -> tuple[int, int]:
         """Return the packet, by arrival and time, that completed the bytes up to a position."""

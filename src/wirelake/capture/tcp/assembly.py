@@ -94,6 +94,9 @@ class Gap(NamedTuple):
     ts_ns: int
     offset: int
     file: int
+    given_up: int = 0
+    """Number of the packet with which the bytes were given up, in the order of capture: the bytes
+    behind the gap are not delivered before, though their own packets came earlier."""
 
 
 class Conflict(NamedTuple):
@@ -453,7 +456,8 @@ class StreamAssembler:
 
     def _gap(self, stop: int, shown_by: Data | Gap, found: list[Event]) -> None:
         missing = stop - self.position
-        found.append(Gap(self.position, missing, shown_by.ts_ns, shown_by.offset, shown_by.file))
+        shown = shown_by.ts_ns, shown_by.offset, shown_by.file
+        found.append(Gap(self.position, missing, *shown, self._arrivals))
         self.counters.gap_bytes += missing
         if self._recent is not None:
             self._recent.skip(self.position, missing)

@@ -332,6 +332,7 @@ class Scalar:
                     int(window.run_gap_ts[run]),
                     int(window.run_gap_offset[run]),
                     int(window.run_gap_file[run]),
+                    int(window.run_gap_given_up[run]),
                 )
                 found += reader.gap(gap)
         for data in self._data(reader, window, delivered, run, start):

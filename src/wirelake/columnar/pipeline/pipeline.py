@@ -580,8 +580,7 @@ class CapturePipeline:
             assert decoder is not None
             found = reader.end(still_open=by == _OPEN)
             self._coverage.add("ignored", np.array([stream]), reader.ignored_bytes)
-            outcomes = [(stream, self._outcome(decoder, stream, each)) for each in found]
-            self._add_outcomes(decoder, outcomes, rows)
+            self._add_read(decoder, stream, found, rows)
         yield from self._message_items(rows)
 
     def _expire_readers(self) -> Iterator[Item]:
@@ -594,12 +593,18 @@ class CapturePipeline:
                 continue
             decoder = self._selector.of(stream)
             assert decoder is not None
-            found = reader.expire(now_ns)
-            outcomes = [(stream, self._outcome(decoder, stream, each)) for each in found]
-            self._add_outcomes(decoder, outcomes, rows)
+            self._add_read(decoder, stream, reader.expire(now_ns), rows)
             if reader.unfinished == 0:
                 del self._readers[stream]
         yield from self._message_items(rows)
+
+    def _add_read(
+        self, decoder: ProtocolDecoder, stream: int, found: list[Frame | Fault], rows: WindowRows
+    ) -> None:
+        """Add what a reader found behind all other messages of a window."""
+        self._learn_keys(decoder, [(stream, each, BEHIND_ALL) for each in found])
+        outcomes = [(stream, self._outcome(decoder, stream, each)) for each in found]
+        self._add_outcomes(decoder, outcomes, rows)
 
     def _message_items(self, rows: WindowRows) -> Iterator[Item]:
         if "messages" in self._tables:

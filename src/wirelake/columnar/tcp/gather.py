@@ -43,14 +43,16 @@ class Runs:
     gap_offset: Ints
     gap_file: NDArray[np.int32]
     """The packet that shows the gap."""
+    gap_given_up: Ints
+    """The number of the packet with which it was given up."""
 
     @staticmethod
     def empty(count: int) -> Runs:
         """Return space for `count` runs, filled with zeros."""
-        columns = [np.zeros(count, np.int64) for _ in range(7)]
-        start, stop, offset, gap, kept, gap_ts, gap_offset = columns
+        columns = [np.zeros(count, np.int64) for _ in range(8)]
+        start, stop, offset, gap, kept, gap_ts, gap_offset, given_up = columns
         stream, gap_file = np.zeros(count, np.int32), np.zeros(count, np.int32)
-        return Runs(stream, start, stop, offset, gap, kept, gap_ts, gap_offset, gap_file)
+        return Runs(stream, start, stop, offset, gap, kept, gap_ts, gap_offset, gap_file, given_up)
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,7 @@ def _split(runs: Runs, at: int, part_start: int, part: Reassembled) -> None:
         runs.gap_ts[at] = gap.ts_ns
         runs.gap_offset[at] = gap.offset
         runs.gap_file[at] = gap.file
+        runs.gap_given_up[at] = gap.given_up
         at += 1
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wirelake.capture.tcp.assembly import OVERDUE_NS
+from wirelake.capture.tcp.assembly import OVERDUE_NS, WAITING_NS
 
 from ..jit.options import Int, S, U, inline, kernel
 from ..scan import blocks, headers
@@ -87,6 +87,13 @@ class Packets:
         first, stop = np.searchsorted(self._peaks, [after + 1, until])
         latest = self.reached_ns[[*self._peaks[first:stop], until]].max()
         return int(latest) - OVERDUE_NS
+
+    def first_overdue(self, after: int, until: int, since_ns: int) -> int | None:
+        """Return the first packet behind one, up to another, with which a hole is overdue."""
+        if self.overdue_ns(after, until) - since_ns < WAITING_NS:
+            return None
+        reached_ns = self.reached_ns[after + 1 : until + 1]
+        return after + 1 + int(np.argmax(reached_ns - OVERDUE_NS - since_ns >= WAITING_NS))
 
     def segment(self, i: int) -> AssemblerInput:
         """Return a packet as input of an assembler."""

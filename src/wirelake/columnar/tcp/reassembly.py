@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from wirelake.capture.tcp.assembly import (
     FIN,
     RECENT_BYTES,
-    WAITING_NS,
     Conflict,
     Counters,
     Data,
@@ -41,6 +40,10 @@ __all__ = [
     "Reassembler",
     "StreamRecord",
 ]
+
+
+_BEHIND_ALL: Final = 1 << 62
+"""In place of a packet's number: no packet of the connection follows."""
 
 
 @dataclass
@@ -158,16 +161,13 @@ class Reassembler:
         ended: list[int] = []
         for number in sorted(self._active) if packets.count else ():
             assembler = self._assemblers[number]
-            since_ns = assembler.hole_ns
             followed, last = self._followed.get(number, -1), packets.count - 1
-            if since_ns is None or followed == last:
-                continue
-            overdue_ns = packets.overdue_ns(followed, last)
-            if overdue_ns - since_ns < WAITING_NS:
+            if followed == last:
                 continue
             record = StreamRecord(table, number)
             before = record.state
-            self._collect(record, number, assembler, assembler.expire(overdue_ns))
+            if not self._give_up(packets, record, number, followed, last):
+                continue
             assembler.hand_over(record)
             if not assembler.needs_every_segment:
                 self._active.discard(number)
@@ -190,6 +190,7 @@ class Reassembler:
         record = StreamRecord(table, number)
         # The kernel has counted payload after a RST of the other direction.
         assembler.counters = record.counters()
+        assembler.set_arrival(_BEHIND_ALL)
         self._collect(record, number, assembler, assembler.end())
         assembler.hand_over(record)
         self._active.discard(number)
@@ -224,15 +225,32 @@ class Reassembler:
             # The expensive path: the payload becomes a bytes object. About 2 us for each segment,
             # where the kernel takes a few ns.
             segment = packets.segment(int(indices[at]))
-            assembler.set_arrival(segment.arrival)
             index = int(indices[at])
-            overdue_ns = packets.overdue_ns(before, index)
-            self._collect(record, number, assembler, assembler.expire(overdue_ns))
+            self._give_up(packets, record, number, before, index)
+            assembler.set_arrival(segment.arrival)
             self._collect(record, number, assembler, assembler.feed(*segment.arguments))
             at, before = at + 1, index
         self._followed[number] = before
         assembler.hand_over(record)
         (self._active.add if assembler.needs_every_segment else self._active.discard)(number)
+
+    def _give_up(
+        self, packets: Packets, record: StreamRecord, number: int, after: int, until: int
+    ) -> bool:
+        """Give up the holes that are overdue behind one packet, up to another, each with the packet
+        that shows it; return whether there were any."""
+        assembler = self._assemblers[number]
+        found = False
+        while (since_ns := assembler.hole_ns) is not None:
+            at = packets.first_overdue(after, until, since_ns)
+            if at is None:
+                break
+            found, after = True, at - 1
+            assembler.set_arrival(packets.before + at + 1)
+            self._collect(
+                record, number, assembler, assembler.expire(packets.overdue_ns(after, at))
+            )
+        return found
 
     def _part(self, number: int) -> Reassembled:
         if number not in self.reassembled:

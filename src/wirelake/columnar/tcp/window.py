@@ -186,6 +186,8 @@ class Window:
         self.run_gap_ts, self.run_gap_offset = runs.gap_ts, runs.gap_offset
         self.run_gap_file = runs.gap_file
         """The packet that shows the gap: its time, the file offset of its payload, its file."""
+        self.run_gap_given_up = runs.gap_given_up
+        """Number of the packet with which the gap was given up."""
         pieces = gathered.pieces
         self.piece_start = pieces.columns[START]
         """Position in `data` of each piece, the bytes of one packet; ascending."""
