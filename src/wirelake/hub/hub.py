@@ -194,13 +194,18 @@ class Hub:
         # Connections stay open while calls run: their answers, and confirmations of publishes that
         # wait for the disk, still have to be written.
         deadline = self.loop.time() + self.limits.drain_s
-        while self.services.running and self.loop.time() < deadline:
+        while self._running and self.loop.time() < deadline:
             await asyncio.sleep(0.02)
         for connection in tuple(self.connections.values()):
             connection.end("shutdown")
         deadline = self.loop.time() + _CLOSE_S
         while (self.connections or self.table.lingering) and self.loop.time() < deadline:
             await asyncio.sleep(0.01)
+
+    @property
+    def _running(self) -> int:
+        """The number of calls without an answer: of this hub's services, and of other servers."""
+        return self.services.running + sum(each.running for each in self.listeners.values())
 
     async def stop(self) -> None:
         """Drain, abort what is left, and close the store: what was confirmed is on disk."""

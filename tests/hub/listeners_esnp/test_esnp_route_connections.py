@@ -380,6 +380,22 @@ def test_the_connection_of_a_caller_that_left_is_closed() -> None:
     run(story())
 
 
+def test_a_drain_waits_for_the_calls_of_routes() -> None:
+    async def story() -> None:
+        async with routed(limits={"drain_s": DEADLINE_S}) as (it, server), connected(it) as one:
+            one.ask("far/it", name="one")
+            request = await server.request()
+            drain = asyncio.ensure_future(it.hub.drain())
+            await until(lambda: it.hub.draining)
+            done, _ = await asyncio.wait([drain], timeout=0.1)
+            assert not done
+            request.answer(n=1)
+            assert await answer_of(one) == {"n": 1}
+            await asyncio.wait_for(drain, DEADLINE_S)
+
+    run(story())
+
+
 def test_events_keep_their_order_and_do_not_wait_for_calls() -> None:
     async def story() -> None:
         async with (

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from wirelake.hub.errors import HubError
+from wirelake.hub.pubsub import publishing
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.store import remove_client
 
@@ -146,6 +147,29 @@ def test_a_redriven_notification_is_sent_again_and_is_durable(tmp_path: Path) ->
                 (b"1", "@a", 7),
                 (b"2", "@a", 7),
             ]
+
+    asyncio.run(run())
+
+
+def test_redriving_leaves_what_has_no_room_in_the_queue(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"]) as it:
+            ann = it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            it.leave(ann)
+            for number in range(3):
+                await it.publish("@a", b"%d" % number * 10, ttl_s=5)
+            it.now += 6
+            await it.sweep()
+            monkeypatch.setattr(publishing, "_MAX_QUEUED_BYTES", 9)
+            with pytest.raises(HubError, match="queue is full"):
+                await it.topics.redrive(client="ann")
+            monkeypatch.setattr(publishing, "_MAX_QUEUED_BYTES", 20)
+            assert await it.topics.redrive(client="ann") == 2
+            assert [each.notification.content for each in it.topics.dead(10)] == [b"2" * 10]
+            assert await it.topics.redrive(client="ann") == 1
 
     asyncio.run(run())
 

@@ -535,6 +535,11 @@ class EsnpListener(Listener):
             route.start()
         await super().start()
 
+    @property
+    def running(self) -> int:
+        """The number of calls that the servers of routes have to answer."""
+        return sum(route.unanswered for route in self.routes)
+
     async def stop(self) -> None:
         """Stop listening and dialling; connections stay."""
         await super().stop()

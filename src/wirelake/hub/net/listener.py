@@ -50,6 +50,11 @@ class Listener:
         """The addresses it listens on; empty when it does not."""
         return [] if self._acceptor is None else self._acceptor.addresses
 
+    @property
+    def running(self) -> int:
+        """The number of calls that another server has to answer; a drain waits until it is 0."""
+        return 0
+
     async def start(self) -> None:
         """Start listening."""
         self._tls = tls_context(self.settings.tls)

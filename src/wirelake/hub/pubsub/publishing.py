@@ -12,9 +12,11 @@ Guarantees of a publish).
 
 from __future__ import annotations
 
+import bisect
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from time import perf_counter_ns
 from typing import Final
 
@@ -254,11 +256,14 @@ class Publisher:
 
     # -- dead letters ------------------------------------------------------------------------
 
-    def redrive(self, letters: list[tuple[DeadRow, Client]], done: PublishDone) -> None:
+    def redrive(self, letters: list[tuple[DeadRow, Client]], done: PublishDone) -> int:
         """Put dead letters back, each for its client alone and with a new number.
 
-        `done` is called with the result of the last one, when all are on disk.
+        As many as have room in the publish queue, at least one; HubError otherwise. Returns their
+        number. `done` is called with the result of the last one, when all are on disk.
         """
+        self._queue.check_room(len(letters[0][0].content))
+        letters = letters[: self._queue.room_for([len(each.content) for each, _ in letters])]
         expires_ms = self._now_ms() + self._limits.current.ttl_s * 1000
         rows: list[tuple[LogRow, object]] = []
         for letter, client in letters:
@@ -278,6 +283,7 @@ class Publisher:
             rows.append((_log_row(notification, -client.number, letter.topic), queued))
         queued.done = done
         self._store.redrive([letter.place for letter, _ in letters], rows)
+        return len(letters)
 
 
 def _log_row(notification: Notification, target: int, topic: str | None) -> LogRow:
@@ -347,6 +353,12 @@ class PublishQueue:
         """Raise HubError when too much waits for the disk."""
         if len(self._queue) >= _MAX_QUEUED or self._bytes + size > _MAX_QUEUED_BYTES:
             raise HubError("too_busy", "the publish queue is full; try again later")
+
+    def room_for(self, sizes: Sequence[int]) -> int:
+        """Return how many notifications of these sizes, from the first on, may wait as well."""
+        free_bytes = _MAX_QUEUED_BYTES - self._bytes
+        fitting = bisect.bisect_right(list(accumulate(sizes)), free_bytes)
+        return min(fitting, max(0, _MAX_QUEUED - len(self._queue)))
 
     def add_stored(self, queued: QueuedPublication) -> None:
         """Add a publication that is being stored; `written` releases it."""

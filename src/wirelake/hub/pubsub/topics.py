@@ -256,7 +256,8 @@ class Topics:
         """Redrive dead letters by id, or all of one client, at most a thousand.
 
         Each gets a new id and goes to its client alone. Returns their number when they are on
-        disk.
+        disk. When the publish queue has no room for all, the oldest go first; HubError when it is
+        full.
         """
         if self.publisher.closed:
             raise HubError("closing")
@@ -271,8 +272,6 @@ class Topics:
             return 0
         written = self._loop.create_future()
 
-        places = [row.place for row in rows]
-
         def done(result: Published | HubError) -> None:
             self._redriving.difference_update(places)
             if written.cancelled():
@@ -285,10 +284,11 @@ class Topics:
         # Oldest first, so that they are delivered in their old order.
         oldest_first = rows[::-1]
         letters = [(row, self._stored_client(row.client)) for row in oldest_first]
-        self.publisher.redrive(letters, done)
+        count = self.publisher.redrive(letters, done)
+        places = [row.place for row in oldest_first[:count]]
         self._redriving.update(places)
         await written
-        return len(rows)
+        return count
 
     def _stored_client(self, client_id: str) -> Client:
         # From the store, not from memory: clients without topics or a connection are not loaded.
