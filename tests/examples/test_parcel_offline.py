@@ -33,7 +33,7 @@ from wirelake.traffic.scenes import provider
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "interop"))
 
-from dissector_calls import call_differences, messages_shown
+from dissector_calls import call_differences, info_shown, messages_shown
 from dissector_pcap import capture
 from dissector_streams import compare
 from dissector_tshark import assert_hidden, run
@@ -104,7 +104,7 @@ def test_calls_in_tshark_are_those_of_the_table(tmp_path: Path) -> None:
     script = tmp_path / "parcel.lua"
     assert main(["dissector", "parcel", "-o", str(script)]) == 0
     for file in sorted((tmp_path / "sim").glob("*.pcap")):
-        shown, info = messages_shown(script, file)
+        shown, info = messages_shown(script, file), info_shown(script, file)
         assert any(message.latency is not None for message in shown)
         assert call_differences(tmp_path, file, shown) == []
         assert any(text.startswith("request parcels/scan") for text in info)

@@ -14,7 +14,7 @@ from dissector_tshark import run
 
 from wirelake.cli.main import main
 
-__all__ = ["Message", "call_differences", "messages_shown"]
+__all__ = ["Message", "call_differences", "info_shown", "messages_shown"]
 
 OPPOSITE = {"c2s": "s2c", "s2c": "c2s"}
 _NUMBERS = ("message_id", "reply_to", "request_in", "response_in")
@@ -35,17 +35,24 @@ class Message:
         return self.columns.get(name)
 
 
-def messages_shown(script: Path, capture: Path, *options: str) -> tuple[list[Message], list[str]]:
-    """The messages of a capture, those in tunnels too, and the Info column of each packet."""
-    common = ("-2", "-R", "tcp", "-r", str(capture), *options)
-    output = run(script, *common, "-T", "pdml")
+_PASSES = ("-2", "-R", "tcp", "-r")
+
+
+def messages_shown(script: Path, capture: Path, *options: str) -> list[Message]:
+    """The messages of a capture, those in tunnels too."""
+    output = run(script, *_PASSES, str(capture), *options, "-T", "pdml")
     # Text that is no XML: tshark writes what it finds in a packet.
     output = "".join(c if c in "\n\t" or " " <= c < "\ufffe" else "?" for c in output)
     found = []
     for packet in ElementTree.fromstring(output).iter("packet"):
         found += _messages(packet)
-    info = run(script, *common, "-T", "fields", "-e", "_ws.col.Info").split("\n")
-    return found, info[:-1]
+    return found
+
+
+def info_shown(script: Path, capture: Path, *options: str) -> list[str]:
+    """The Info column of each packet."""
+    fields = ("-T", "fields", "-e", "_ws.col.Info")
+    return run(script, *_PASSES, str(capture), *options, *fields).split("\n")[:-1]
 
 
 def _messages(packet: ElementTree.Element) -> Iterator[Message]:
