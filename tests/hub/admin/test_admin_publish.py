@@ -57,6 +57,7 @@ async def _once() -> None:
 BAD: list[tuple[Any, int, str]] = [
     (b"{", 400, "bad_arguments"),
     (b"[]", 400, "bad_arguments"),
+    (b'{"topic": ' + b"[" * 50_000, 400, "bad_arguments"),
     ({"topic": "@a", "content": "b", "more": 1}, 400, "bad_arguments"),
     ({"topic": "@a"}, 400, "bad_arguments"),
     ({"content": "b"}, 400, "bad_arguments"),

@@ -8,7 +8,12 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from tests.hub.listeners_tny.tny_client import tny_client
+from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of, who
 from tests.hub.running import LISTENERS, Running, running, until
+
+from wirelake.hub.listeners.relay import Tunnel
+from wirelake.hub.listeners.tny_gateway import User
 
 ALL = [*LISTENERS, "parcel"]
 
@@ -60,3 +65,80 @@ def test_its_deadlines_end_it(protocol: str, monkeypatch: pytest.MonkeyPatch) ->
             assert it.hub.counters.drops == {(protocol, "internal"): 1}
 
     asyncio.run(go())
+
+
+@pytest.mark.parametrize("protocol", ALL)
+@pytest.mark.parametrize("step", ["exchange", "events"])
+def test_its_session_ends_it(protocol: str, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def go() -> None:
+        async with _two(protocol) as (it, first, second):
+            whole = getattr(type(first.session), step)
+
+            def fail(session: Any, *given: Any) -> Any:
+                if session is first.session:
+                    raise RuntimeError("a defect of the protocol")
+                return whole(session, *given)
+
+            monkeypatch.setattr(type(first.session), step, fail)
+            for each in (first, second):
+                if step == "exchange":
+                    each.data_received(b"")
+                else:
+                    each.react()
+            await until(lambda: list(it.hub.connections.values()) == [second])
+            assert it.hub.counters.drops == {(protocol, "internal"): 1}
+
+    asyncio.run(go())
+
+
+def test_a_tunnel_ends_without_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail_once(monkeypatch, Tunnel, "handle_message")
+
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as first,
+            tny_client(gate.address("tny")) as second,
+        ):
+            asked = first.ask(2000, {})
+            await first.ended()
+            asked.cancel()
+            assert (await who(second))["name"] == "one"
+            assert one.hub.counters.drops == {("tny", "internal"): 1}
+            assert links_up(gate) == 1
+
+    asyncio.run(go())
+
+
+def test_a_user_of_a_gateway_ends_without_its_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    _fail_once(monkeypatch, User, "handle_reply")
+
+    async def go() -> None:
+        async with (
+            backend("one") as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as first,
+            tny_client(gate.address("tny")) as second,
+        ):
+            asked = first.ask(2000, {})
+            await first.ended()
+            asked.cancel()
+            assert (await who(second))["name"] == "one"
+            assert gate.hub.counters.drops == {("tny", "internal"): 1}
+            assert links_up(gate) == 1
+
+    asyncio.run(go())
+
+
+def _fail_once(monkeypatch: pytest.MonkeyPatch, owner: type[Any], name: str) -> None:
+    whole = getattr(owner, name)
+    failed: list[Any] = []
+
+    def fail(connection: Any, *given: Any) -> Any:
+        if not failed:
+            failed.append(connection)
+            raise RuntimeError("a defect of the protocol")
+        return whole(connection, *given)
+
+    monkeypatch.setattr(owner, name, fail)

@@ -18,6 +18,7 @@ from tests.hub.relay.gateway_hubs import (
     links_up,
     listener_of,
     port_of,
+    services_of,
     who,
 )
 from tests.hub.running import running, until
@@ -143,6 +144,35 @@ def test_a_drained_gateway_closes_users_and_links() -> None:
                 ("tny", "disconnected"): 1,
                 ("relay", "link_close"): 1,
             }
+
+    asyncio.run(go())
+
+
+def test_a_drained_gateway_waits_for_responses() -> None:
+    services = services_of("one")
+    released = asyncio.Event()
+
+    @services.service("test", "held", tny=2002)
+    async def held() -> dict[str, bool]:
+        await released.wait()
+        return {"held": True}
+
+    async def go() -> None:
+        async with (
+            running(listeners=["relay"], services=services, relay=OPEN) as one,
+            gateway(port_of(one)) as gate,
+            tny_client(gate.address("tny")) as client,
+        ):
+            response = client.ask(2002, {})
+            await until(lambda: services.running == 1)
+            drain = asyncio.ensure_future(gate.hub.drain())
+            await until(lambda: gate.hub.draining)
+            await asyncio.sleep(0.1)
+            assert not drain.done()
+            assert gate.hub.connections
+            released.set()
+            assert body_of(await response) == {"held": True}
+            await drain
 
     asyncio.run(go())
 

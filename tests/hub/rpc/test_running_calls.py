@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from parcel_courier.protocol import PROTOCOL, Ask, Frame
 from tests.hub.running import Running, running, until
@@ -129,3 +130,46 @@ def test_no_connection_has_more_running_calls_than_the_limit(way: str) -> None:
 
 def _refused(counter: dict[tuple[str, str], int]) -> int:
     return sum(count for (_, code), count in counter.items() if code == "too_busy")
+
+
+@pytest.mark.parametrize(
+    "way", ["tny request", "relay request", "magline request", "parcel request"]
+)
+@pytest.mark.parametrize("kind", ["plain", "async"])
+def test_arguments_that_are_nested_too_deeply_are_refused(
+    way: str, kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    services = Services()
+    deep = b'{"n": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
+    monkeypatch.setitem(globals(), "_JSON", deep)
+    monkeypatch.setitem(globals(), "_ARGUMENTS", msgspec.Raw(deep))
+
+    if kind == "plain":
+
+        @services.service("test", "wait", tny=_NUMBER, magline=_NUMBER)
+        def plain(n: Any) -> None: ...
+
+    else:
+
+        @services.service("test", "wait", tny=_NUMBER, magline=_NUMBER)
+        async def later(n: Any) -> None: ...
+
+    protocol = way.partition(" ")[0]
+    settings = {"magline": {"anonymous": True, "auth": "none"}}.get(protocol, {"auth": "none"})
+
+    async def go() -> None:
+        async with running(
+            listeners=[protocol], services=services, **{protocol: {"port": 0, **settings}}
+        ) as it:
+            peer = await _WAYS[way](it)
+            counters = it.hub.counters
+            await until(lambda: sum(counters.calls.values()) == _SENT)
+            assert {code for _, code in counters.calls} == {"bad_arguments"}
+            assert len(it.hub.connections) == (2 if protocol == "relay" else 1)
+            if way == "magline request":
+                await peer.__aexit__(None, None, None)
+            else:
+                peer.close()
+
+    asyncio.run(go())
+    assert not caplog.records

@@ -62,6 +62,7 @@ def test_a_json_body() -> None:
         (b'{"name"', "truncated"),
         (b"\xff\xfe", "malformed"),
         (b'{"name": "\xff"}', "utf-8"),
+        (b'{"name": "n", "whatever": ' + b"[" * 50_000, "nested too deeply"),
     ],
 )
 def test_what_does_not_fit_is_refused(given: Any, words: str) -> None:

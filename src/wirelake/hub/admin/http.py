@@ -66,6 +66,8 @@ async def body_of(request: Request, kind: type[Body], limit: int) -> Body:
             raise HubError("too_large", f"body exceeds {limit} bytes")
     try:
         return msgspec.json.decode(data, type=kind)
+    except RecursionError:
+        raise HubError("bad_arguments", "body: nested too deeply") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HubError("bad_arguments", f"body: {error}") from error
 

@@ -298,7 +298,10 @@ class RelayConnection(Connection):
         elif isinstance(event, Relayed | TunnelLost | TunnelSwitched):
             tunnel = self.listener.tunnels.get(event.key)
             if tunnel is not None:
-                self._pass_event(tunnel, event)
+                try:
+                    self._pass_event(tunnel, event)
+                except Exception:  # the link has the tunnels of other users
+                    tunnel.failed()
 
     def _pass_event(self, tunnel: Tunnel, event: Relayed | TunnelLost | TunnelSwitched) -> None:
         if isinstance(event, Relayed):

@@ -158,6 +158,11 @@ class User(Connection):
         self.listener.flush_links()
 
     @property
+    def unanswered(self) -> int:
+        """The number of requests that its backend has not answered."""
+        return len(self._pending)
+
+    @property
     def held_bytes(self) -> int:
         """Also messages that wait for a link, headers of requests that wait for a response, and
         the sign-on that may have to be repeated."""
@@ -383,7 +388,10 @@ class LinkConnection(Connection):
         if isinstance(event, Relayed):
             user = self.listener.users.get(event.key.tunnel_id)
             if user is not None:
-                user.handle_reply(event.message, event.raw)
+                try:
+                    user.handle_reply(event.message, event.raw)
+                except Exception:  # the link has the tunnels of other users
+                    user.failed()
         elif isinstance(event, LinkUp):
             self.hub.table.end_half_open(self)
             self.opened = True
@@ -550,6 +558,11 @@ class GatewayListener(Listener):
         ]
         self._ids = itertools.count(hub.table.new_id())
         self._next_backend = 0
+
+    @property
+    def running(self) -> int:
+        """The number of requests that backends have not answered."""
+        return sum(user.unanswered for user in self.users.values())
 
     async def start(self) -> None:
         """Dial the backends, then listen."""

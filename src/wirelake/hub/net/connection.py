@@ -377,6 +377,8 @@ class Connection(asyncio.Protocol):
             # Usually nothing is kept. This runs for every read: 0.13 µs instead of 0.26.
             if self._held_bytes or session.held_bytes:
                 self._charge_held()
+        except Exception:
+            self.failed()
         finally:
             outbox.reading = False
             self.flush()
@@ -455,6 +457,12 @@ class Connection(asyncio.Protocol):
         self._remove()
 
     def _events(self) -> None:
+        try:
+            self._handle_events()
+        except Exception:
+            self.failed()
+
+    def _handle_events(self) -> None:
         # Handling an event may cause further ones (an answer that completes a sequence), so this
         # goes on until there are none.
         session = self.session
@@ -469,6 +477,14 @@ class Connection(asyncio.Protocol):
                         self._set_close_reason(event.code, self._closing_side())
                 else:
                     self.on_event(event)
+
+    def failed(self) -> None:
+        """Log the exception that is handled, and close this connection."""
+        # An exception that reached the event loop would close the socket without a reason; that of
+        # a link would close those of all its tunnels.
+        _log.exception("connection %d: cannot handle what it has received", self.id)
+        if self.open:
+            self.drop("internal")
 
     def _set_close_reason(self, reason: str, side: Side) -> None:
         """Set the close reason, unless there is one: later ones are its consequences."""
@@ -669,6 +685,9 @@ class Connection(asyncio.Protocol):
             self.drop("slow_reader")
             return
         if self.transport.is_closing():
+            # The peer has closed its side, and has not read everything: `slow_reader_s` holds also
+            # for less than a write buffer.
+            self.paused_since = self.paused_since or now
             return
         if (
             self.client is None

@@ -167,6 +167,10 @@ class ServiceDefinitionError(Exception):
     """A function cannot be a service; the message says what to change."""
 
 
+UNREADABLE_JSON: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding the JSON of a peer raises; RecursionError for values nested too deeply."""
+
+
 class Arguments:
     """The arguments of one function."""
 
@@ -208,7 +212,7 @@ class Arguments:
             if isinstance(given, bytes):
                 return msgspec.structs.astuple(self._decoder.decode(given or b"{}"))
             return msgspec.structs.astuple(msgspec.convert(given, self._struct))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE_JSON as error:
             raise HubError("bad_arguments", _argument_text(error, self.names)) from None
 
 
@@ -225,7 +229,7 @@ def read_arguments(given: Mapping[str, Any] | bytes, kind: type[Any]) -> Any:
                 decoder = _decoders[kind] = msgspec.json.Decoder(kind)
             return decoder.decode(given or b"{}")
         return msgspec.convert(given, kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNREADABLE_JSON as error:
         names = tuple(getattr(kind, "__struct_fields__", ()))
         raise HubError("bad_arguments", _argument_text(error, names)) from None
 
@@ -241,6 +245,8 @@ _PROBLEM: Final = re.compile(
 
 def _argument_text(error: Exception, names: Sequence[str]) -> str:
     """Return the text for invalid arguments, which names the argument."""
+    if isinstance(error, RecursionError):
+        return "invalid arguments: nested too deeply"
     found = _PROBLEM.fullmatch(str(error))
     if found is None:
         return f"invalid arguments: {error}"
