@@ -188,12 +188,14 @@ def test_an_unknown_interface_is_named() -> None:
 
 def test_no_program_is_installed(install: Callable[..., None]) -> None:
     install()
-    assert refusal().startswith("no program that can capture: install tcpdump, or")
+    assert refusal().startswith("no capture program found: install tcpdump, or")
 
 
 def test_no_program_has_the_right(install: Callable[..., None]) -> None:
     install(tcpdump=_DENIED, dumpcap=_DENIED)
-    assert refusal().startswith("lo: no right to capture (tried dumpcap and tcpdump): run sudo")
+    assert refusal().startswith(
+        "lo: no permission to capture (tried dumpcap and tcpdump): run sudo"
+    )
 
 
 def test_the_other_program_may(install: Callable[..., None]) -> None:

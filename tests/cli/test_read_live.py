@@ -222,7 +222,7 @@ def test_a_capture_without_a_known_protocol(shell: Run) -> None:
 @pytest.mark.parametrize(
     ("args", "line"),
     [
-        (("read", "-", "-"), "standard input is named twice"),
+        (("read", "-", "-"), "standard input is given twice"),
         (("read", "--follow", "."), ".: a folder cannot be followed: give files, or use"),
         (("listen", "-i", "l0"), "unknown interface 'l0'; expected one of"),
         (("listen",), "missing option --interface"),
@@ -243,7 +243,7 @@ def test_no_right_to_capture(shell: Run, tmp_path: Path) -> None:
     found = shell("listen", "-i", "lo", "--port", "9620=comet", PATH=f"{tmp_path}:/usr/bin:/bin")
     assert (found.code, found.out) == (2, "")
     assert found.err.startswith(
-        "wirelake: lo: no right to capture (tried dumpcap and tcpdump): run sudo tcpdump -U"
+        "wirelake: lo: no permission to capture (tried dumpcap and tcpdump): run sudo tcpdump -U"
         " --immediate-mode -i lo -w - tcp port 9620 | wirelake read - , or"
     )
 

@@ -138,7 +138,7 @@ def test_a_damaged_kept_lake(run: Run, traffic: Path, tmp_path: Path) -> None:
     found = run("sql", str(capture), QUERY, "--keep")
     assert (found.code, found.out) == (1, "")
     assert found.err.count("\n") == 1
-    assert f"or delete {tmp_path / 'tap.pcap.lake'}: it is made again" in found.err
+    assert f"or delete {tmp_path / 'tap.pcap.lake'}: it is created again" in found.err
     found = run("sql", str(capture), QUERY)  # the captures have the answer all the same
     assert (found.code, found.out) == (0, wanted.out)
     assert "; not used\n" in found.err

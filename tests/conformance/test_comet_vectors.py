@@ -207,7 +207,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown dialect": (vector({**OK_BEAT, "dialect": "x"}, BEAT), "dialect"),
     "missing fields": (vector({"ok": True}, BEAT), "expect.fields"),
     "unmentioned field": (
-        good(layout.Error(error_code=1, reason="r"), {"error_code": 1}), "does not mention",
+        good(layout.Error(error_code=1, reason="r"), {"error_code": 1}), "not in the vector",
     ),
     "reply to a good command": (vector({**OK_BEAT, "reply": ILLEGAL}, BEAT), "expect.reply"),
     "two frames": (vector(OK_BEAT, BEAT * 2), "stops at byte"),

@@ -218,14 +218,14 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         vector({"rule": "one PAYLOAD row of 3 bytes, byte[i]=open(i), then END"}), "arithmetic",
     ),
     "rule that is too large": (
-        vector({"rule": "one PAYLOAD row of 99999999999 bytes, byte[i]=i, then END"}), "too many",
+        vector({"rule": "one PAYLOAD row of 99999999999 bytes, byte[i]=i, then END"}), "exceeds",
     ),
     "rule that cannot be written": (
         vector({"rule": "one PAYLOAD row of 16777216 bytes, byte[i]=0, then END"}), "too_large",
     ),
     "unknown thing to encode": (vector({"encode_error": "RowTooLarge"}, name="encode_x"), "name"),
     "written after all": (
-        vector({"encode_error": "RowTooLarge"}, name="encode_payload_9"), "it was encoded",
+        vector({"encode_error": "RowTooLarge"}, name="encode_payload_9"), "but it was encoded",
     ),
     "missing row": (vector({"rows": []}, row(0x16, "") + END), "expect.rows"),
     "broken row": (vector({"flags": []}, row(0x1E, "") + END), "varint_truncated"),

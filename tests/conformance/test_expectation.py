@@ -34,7 +34,7 @@ from wirelake.wire.errors import DecodeError, NeedMore
         ([1, 2], [1], "x: expected 2 items, got 1"),
         ([1, [2]], [1, [3]], "x[1][0]: expected 2, got 3"),
         ({"a": 1}, {"a": 1, "free": 2}, None),
-        ({"a": 1}, {"a": 1, "b": 2}, "x.b: got 2, which the vector does not mention"),
+        ({"a": 1}, {"a": 1, "b": 2}, "x.b: got 2, which is not in the vector"),
         ({"a": 1}, {}, "x.a: expected 1, got nothing"),
         ({"a": {"b": "c"}}, {"a": {"b": "d"}}, "x.a.b: expected 'c', got 'd'"),
         ({}, [], "x: expected {}, got []"),

@@ -73,7 +73,7 @@ def test_a_damaged_file_is_not_compacted(lake: Path) -> None:
     file = Log(lake).snapshot().all_files()[1]
     path = lake / file.path
     path.write_bytes(flipped(path.read_bytes(), random.Random(2)))
-    with pytest.raises(DamagedError, match=r"damaged: its checksum is not that of the log"):
+    with pytest.raises(DamagedError, match=r"damaged: its checksum differs from the log"):
         compact(lake)
     path.unlink()
     with pytest.raises(LakeError, match="missing; the log lists this file"):

@@ -461,7 +461,7 @@ def test_private_names_are_refused() -> None:
     class Bad(Layout):
         _n: U8
 
-    refused(Bad, "_n", "the name of a field does not begin with _")
+    refused(Bad, "_n", "a field name must not begin with _")
 
 
 def test_names_that_do_not_resolve_are_refused() -> None:

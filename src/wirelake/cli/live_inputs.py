@@ -18,7 +18,7 @@ def check_inputs(named: Iterable[str], *, follow: bool) -> None:
     """Raise UsageError for inputs that cannot be read as they arrive."""
     names = list(named)
     if names.count(STANDARD_INPUT) > 1:
-        raise click.UsageError("standard input is named twice")
+        raise click.UsageError("standard input is given twice")
     # Its number may belong to something else by now.
     if STANDARD_INPUT in names and sys.stdin is None:
         raise click.UsageError("standard input is closed: expected a capture")

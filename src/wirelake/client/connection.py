@@ -101,10 +101,10 @@ class Owner(Protocol):
         """Whether more notifications wait than allowed."""
 
     def notified(self, notification: Notification) -> None:
-        """Take a notification."""
+        """Receive a notification."""
 
     def pushed(self, push: Push) -> None:
-        """Take a message that is neither a reply nor a notification of a hub."""
+        """Receive a message that is neither a reply nor a notification of a hub."""
 
 
 class ClientConnection(asyncio.Protocol, ABC):
@@ -158,7 +158,7 @@ class ClientConnection(asyncio.Protocol, ABC):
 
     @abstractmethod
     async def sign_on(self) -> None:
-        """Do the handshake and sign on; ClientError when the server refuses."""
+        """Perform the handshake and sign on; ClientError when the server refuses."""
 
     @abstractmethod
     def on_event(self, event: Event) -> None:
@@ -266,7 +266,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     # -- called by asyncio -------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The transport is connected."""
+        """Start the session when the transport is connected."""
         self._transport = cast(asyncio.Transport, transport)
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
@@ -278,7 +278,7 @@ class ClientConnection(asyncio.Protocol, ABC):
         self._flush()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes arrived."""
+        """Pass received bytes to the session."""
         if not self.first_bytes:
             self.first_bytes = data[:8]
         self.session.receive(data, self.loop.time())
@@ -291,13 +291,13 @@ class ClientConnection(asyncio.Protocol, ABC):
             self._paused = True
 
     def eof_received(self) -> bool:
-        """The server closed its side."""
+        """End the session when the server closes its side."""
         self.session.receive_eof()
         self._flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is closed."""
+        """Fail what is pending when the transport is closed."""
         # `receive_eof` lets the session fail its pending requests with events of their own; what is
         # left in `_waiting` afterwards had no request in the session.
         if not self.session.closed:

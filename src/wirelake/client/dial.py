@@ -154,7 +154,7 @@ _HTTP: Final = "http"
 
 
 class Identified(NamedTuple):
-    """What a server speaks."""
+    """The protocol of a server."""
 
     protocol: str
     """The name of a protocol, or `http`."""
@@ -169,7 +169,7 @@ class Identified(NamedTuple):
 async def identify(
     host: str, port: int, *, expected: Identified | None = None
 ) -> Identified | None:
-    """Return what the server at an address speaks; None if it answers nothing that is known.
+    """Return the protocol of the server at an address; None if its answer is not recognised.
 
     With `expected`, that is tried first and alone: a server that is only slow must not get bytes of
     other protocols, which it would count and record as faults.
@@ -256,7 +256,7 @@ def _unverified() -> ssl.SSLContext:
 
 
 async def _inside_tls(host: str, port: int) -> Identified | None:
-    """Return what the server speaks in TLS; None if it does not use TLS."""
+    """Return the protocol of the server inside TLS; None if it does not use TLS."""
     context = _unverified()
     try:
         async with asyncio.timeout(_PROBE_S):

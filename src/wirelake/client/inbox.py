@@ -95,7 +95,7 @@ class Inbox:
         self._more.set()
 
     def acked(self, ids: Iterable[str]) -> None:
-        """Note that the server has these acknowledgements."""
+        """Record that the server has these acknowledgements."""
         for each in ids:
             self._remember(each, True)
             self._page.discard(each)
@@ -130,7 +130,7 @@ class Inbox:
     # -- the application's side --------------------------------------------------------------
 
     def acking(self, ids: Iterable[str]) -> None:
-        """Note that the application acknowledges these, in case they are sent again."""
+        """Record that the application acknowledges these, in case they are sent again."""
         for each in ids:
             self._remember(each, True)
 

@@ -124,7 +124,7 @@ def compare_fields(expect: Expect, view: dict[str, Any]) -> None:
         if isinstance(value, list):
             given.append(_ends(expect, value))
         if not any(given):
-            raise expect.fail(name, "the vector does not mention it")
+            raise expect.fail(name, "not in the vector")
     expect.done()
 
 
@@ -255,7 +255,7 @@ def _auths(context: Context) -> list[bytes]:
 
 
 def _offers(context: Context) -> list[tuple[bytes, bytes]]:
-    """(auth_success frame, encrypt_key) of every offer."""
+    """Return (auth_success frame, encrypt_key) of every offer."""
     found = [(data, m.encrypt_key) for data, m in _frames(context, "s2c", AuthSuccess)]
     reference = bytes.fromhex(REFERENCE["auth_success"])
     found.append((reference, reference[5:]))
@@ -275,7 +275,7 @@ def _public(private: bytes) -> bytes:
 
 
 def unwrap(secret_key: bytes, expect: Expect, context: Context) -> Exchange:
-    """The exchange that a secret_key belongs to. Raises DecodeError `bad_key` when it is none."""
+    """Return the exchange of a secret_key. Raises DecodeError `bad_key` when there is none."""
     if "rsa_private_pkcs8_hex" in expect:
         server = _rsa(expect)
         success = next((d for d, key in _offers(context) if key == server.encrypt_key), b"")
@@ -350,7 +350,7 @@ def _check_x25519(expect: Expect, message: ExchangeKey, found: Exchange, th1: by
         eph_private=private,
     )
     if again != message.secret_key:
-        raise VectorFailure(f"hex: the secret wrapped again is {again.hex()}")
+        raise VectorFailure(f"hex: wrapping the secret gives {again.hex()}")
 
 
 def content_keys(context: Context) -> list[bytes]:
@@ -372,7 +372,7 @@ def content_keys(context: Context) -> list[bytes]:
 
 
 def des_key(context: Context) -> bytes:
-    """The DES key of the original's transcript, unwrapped from its exchange_key where that is."""
+    """Return the DES key of the original's transcript, unwrapped from its exchange_key if known."""
 
     def derive() -> bytes:
         for raw in context.of("comet"):
@@ -459,7 +459,7 @@ class _Case:
             raise VectorFailure(f"hex: the frame stops at byte {stop} of {len(self.data)}")
         again = PROTOCOL.encode(message, dialect=self.dialect)
         if again != self.data:
-            raise VectorFailure(f"hex: encoded again it is {again.hex()}")
+            raise VectorFailure(f"hex: re-encoded as {again.hex()}")
         if self.context.thorough:
             check_prefixes(self.decode, self.data)
         expect.equal("ok", True)
@@ -485,11 +485,11 @@ class _Case:
             valid = False
         self.expect.equal("args_valid", valid)
         if valid and "reply" in self.expect:
-            raise self.expect.fail("reply", "the command is valid")
+            raise self.expect.fail("reply", "unexpected: the command is valid")
         self.expect.equal("reply", reply_view(BAD_ARGUMENTS_REPLY))
 
     def readable(self, message: Any) -> Any:
-        """In dialect hipush, the same message with its content decrypted."""
+        """Return a message of dialect hipush with its content decrypted."""
         if self.dialect != "hipush":
             return message
         if isinstance(message, MessageList):
@@ -502,11 +502,11 @@ class _Case:
         except DecodeError as error:
             raise VectorFailure(f"expect.fields.content: {error}") from None
         if cipher.seal(plain) != message.content:
-            raise VectorFailure("expect.fields.content: encrypted again it is not the same")
+            raise VectorFailure("expect.fields.content: encrypting it gives other bytes")
         return msgspec.structs.replace(message, content=plain)
 
     def unsealed(self, message: Notification | MessageList) -> None:
-        """Content under the key of some exchange; sealed again, the bytes are equal."""
+        """Open content with the key of an exchange, and check that sealing it gives equal bytes."""
         notifications = message.messages if isinstance(message, MessageList) else (message,)
         key = self.key()
         counters, texts = [], []
@@ -523,7 +523,7 @@ class _Case:
             sealer = ContentSealer(key)
             sealer.counter = counter - 1
             if sealer.seal(plain, **bound) != notification.content:
-                raise VectorFailure("expect.fields.content: sealed again it is not the same")
+                raise VectorFailure("expect.fields.content: sealing it gives other bytes")
             counters.append(counter)
             texts.append(plain.decode("utf-8", "surrogateescape"))
         single = isinstance(message, Notification)
@@ -531,14 +531,14 @@ class _Case:
         self.expect.equal("decrypted_content", texts[0] if single else texts)
 
     def key(self) -> bytes:
-        """The content key that the vector names, once it has been worked out from an exchange."""
+        """Return the content key that the vector names, if an exchange derives it."""
         expected = self.expect.octets("content_key_hex")
         if expected not in content_keys(self.context):
-            raise self.expect.fail("content_key_hex", "no exchange in the files gives this key")
+            raise self.expect.fail("content_key_hex", "no exchange in the vectors derives this key")
         return expected
 
     def frames(self, entries: list[Expect]) -> int:
-        """Frames one after the other; returns where the last of them stops."""
+        """Check consecutive frames; return where the last one stops."""
         pos = 0
         for entry in entries:
             try:
@@ -585,7 +585,7 @@ class _Case:
             check_prefixes(self.decode, rest, lambda error: classify(ERRORS, error) == expected)
 
     def check_message(self, message: Any) -> None:
-        """What is wrong with a frame that decodes."""
+        """Return what is wrong with a frame that decodes."""
         match message:
             case ExchangeKey():
                 unwrap(message.secret_key, self.expect, self.context)

@@ -131,7 +131,7 @@ def run(raw: dict[str, Any], context: Context) -> None:
     else:
         if "rule" in expect:
             if vector.data:
-                raise VectorFailure("hex: a rule and bytes")
+                raise VectorFailure("hex conflicts with expect.rule")
             vector.data = bytes_of_rule(expect.text("rule"))
             check_hash(expect, vector.data)
         _Case(vector, revision, context).run()
@@ -140,13 +140,13 @@ def run(raw: dict[str, Any], context: Context) -> None:
 
 def _unwritable(vector: Vector) -> None:
     if vector.data:
-        raise VectorFailure("hex: bytes that must not be written")
+        raise VectorFailure("hex conflicts with expect.encode_error")
     try:
         PROTOCOL.encode(Message(rows=(payload_of_name(vector.name),)))
     except EncodeError as error:
         vector.expect.equal("encode_error", classify(ERRORS, error))
     else:
-        raise vector.expect.fail("encode_error", "it was encoded")
+        raise vector.expect.fail("encode_error", "expected an error, but it was encoded")
 
 
 class _Case:
@@ -192,7 +192,7 @@ class _Case:
         return message
 
     def accepted(self, message: Message, data: bytes, path: str) -> None:
-        """What holds for every message that is not refused."""
+        """Check what holds for every valid message."""
         broken = next((row for row in message.rows if isinstance(row, BrokenRow)), None)
         if broken is not None:
             raise VectorFailure(f"{path}: {broken.code} in {broken.field}")
@@ -201,10 +201,10 @@ class _Case:
             check_prefixes(self.decode, data)
             moved, stop = PROTOCOL.decode(b"\xff" * 3 + data, 3, dialect=self.dialect)
             if stop != len(data) + 3 or self.encode(moved) != self.encode(message):
-                raise VectorFailure(f"{path}: read from another offset it is another message")
+                raise VectorFailure(f"{path}: decodes differently at another offset")
 
     def rewritten(self, message: Message, data: bytes, path: str) -> None:
-        """Written again the bytes are the same, or a shorter or plainer form of the same value."""
+        """Check that encoding gives the same bytes, or a shorter form of the same value."""
         again = self.encode(message)
         if again == data:
             return
@@ -214,7 +214,7 @@ class _Case:
         )
         # Compared as bytes, because a NaN is not equal to itself.
         if not plain or self.encode(self.decode(again)[0]) != again:
-            raise VectorFailure(f"{path}: encoded again it is {again.hex()}")
+            raise VectorFailure(f"{path}: re-encoded as {again.hex()}")
         self.context.notes.append(NOT_CANONICAL)
 
     # -- the kinds of vector -----------------------------------------------------------------
@@ -266,7 +266,7 @@ class _Case:
                 raise VectorFailure(found)
 
     def refused(self) -> None:
-        """Strict reading fails in the class that is named, as a whole or in a row."""
+        """Check that strict reading fails with the expected class, as a whole or in a row."""
         expected = {self.expect.text("error", CLASSES)}
         message: Message | None = None
         try:
@@ -299,13 +299,13 @@ class _Case:
             self.lenient(message)
 
     def row_by_row(self) -> Iterator[DecodeError]:
-        """What is wrong with the rows that are complete, whether or not END follows."""
+        """Return what is wrong with the complete rows, whether or not END follows."""
         complete = max((stop for _, _, stop in row_spans(self.data)), default=0)
         message, _ = self.decode(self.data[:complete] + bytes(4))
         return (e for e in view.problems(message, self.revision) if e.code != "row_order")
 
     def several(self) -> None:
-        """Messages in a row; together they may be the parts of one answer."""
+        """Check consecutive messages, which may be the parts of one reply."""
         messages: list[Message] = []
         starts, pos = [], 0
         while pos < len(self.data):
@@ -323,7 +323,7 @@ class _Case:
         self.expect.equal("complete_after", _complete_after(messages))
 
     def reply(self) -> None:
-        """The reply to `request_hex` is `hex`, byte for byte."""
+        """Check that the reply to `request_hex` is `hex`, byte for byte."""
         request = self.whole(self.expect.octets("request_hex"), "expect.request_hex")
         self.rows(self.expect, "request_rows", request)
         self.request_test(request)
@@ -373,7 +373,7 @@ _VIEWS: Final[dict[str, Callable[[Message], Any]]] = {
 
 
 def _complete_after(messages: list[Message]) -> int | None:
-    """After how many messages the exchange of the first is over; its parts count from 1."""
+    """Return the number of messages that complete the first exchange; parts count from 1."""
     of = view.source_message_id(messages[0]) if messages else None
     following = 1
     for count, message in enumerate(messages, 1):
@@ -435,7 +435,7 @@ _FLOAT_FORMS: Final = {VarType.FLOAT32: ">f", VarType.FLOAT64: ">d"}
 
 
 def row_name(number: int) -> str:
-    """What vectors call a row type."""
+    """Return the name of a row type in vectors."""
     if number in _CANCELLED:
         return f"{RowType(number).name}(cancelled)"
     if number in _KNOWN:
@@ -505,7 +505,7 @@ def _float_key(number: int, value: float) -> str:
 
 
 def same_floats(rows: Any, path: str) -> Any:
-    """Expected rows with their floats, which are numbers or words, in the form of `_float_key`."""
+    """Return expected rows with floats, given as numbers or names, in the form of `_float_key`."""
     if isinstance(rows, list):
         return [same_floats(item, path) for item in rows]
     if not isinstance(rows, dict):
@@ -520,7 +520,7 @@ def same_floats(rows: Any, path: str) -> Any:
 
 
 def depth_of(var: Var) -> int:
-    """How many containers stand inside each other."""
+    """Return the nesting depth of containers."""
     value: Any = var.value
     if var.type == VarType.LIST:
         return 1 + max((depth_of(item) for item in value), default=0)
@@ -530,7 +530,7 @@ def depth_of(var: Var) -> int:
 
 
 def row_spans(data: bytes) -> Iterator[tuple[int, int, int]]:
-    """(type, start of the row, stop) of every complete row, END rows included."""
+    """Return (type, start, stop) of every complete row, including END rows."""
     pos = 0
     while pos + 4 <= len(data):
         stop = pos + 4 + int.from_bytes(data[pos + 1 : pos + 4], "big")
@@ -547,7 +547,7 @@ def row_spans(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def bare_value(vector: Vector, errors: tuple[ErrorClass, ...]) -> None:
-    """`prim_*` has a value; `int_*` has an error, or how many bytes are taken."""
+    """Check a bare value: `prim_*` expects a value, `int_*` an error or a size."""
     expect, data = vector.expect, vector.data
     basic = _codec(vector)
     try:
@@ -574,7 +574,7 @@ def _codec(vector: Vector) -> Basic:
         # An int_* vector names its varint: int_uvarint_..., int_varint_...
         found = re.search("uvarint|varint", vector.name)
         if found is None:
-            raise VectorFailure(f"name: {vector.name!r} does not name a type")
+            raise VectorFailure(f"name: {vector.name!r} is not the name of a type")
         return BASIC["UInt64" if found[0] == "uvarint" else "Int64"]
     name, width = expect.text("codec"), expect.get("width")
     sized = f"{name}{width}" if name in ("Int", "UInt") and width is not None else name
@@ -601,7 +601,7 @@ def _compare_value(expect: Expect, basic: Basic, value: Any, data: bytes) -> Non
         expect.equal("value", got)
     written = basic.encode(value)
     if written != data:
-        raise VectorFailure(f"hex: encoded again it is {written.hex()}")
+        raise VectorFailure(f"hex: re-encoded as {written.hex()}")
 
 
 def _number(expect: Expect, text: Any) -> float:
@@ -615,7 +615,7 @@ def _number(expect: Expect, text: Any) -> float:
 
 
 def url(vector: Vector, errors: tuple[ErrorClass, ...]) -> None:
-    """`url` is parsed, `addr` is written; both are then taken back again."""
+    """Parse `url` or format `addr`, and check the round trip."""
     if vector.data:
         raise VectorFailure("hex: a URL has no bytes")
     try:
@@ -631,13 +631,13 @@ def url(vector: Vector, errors: tuple[ErrorClass, ...]) -> None:
     else:
         for key in ("error", "encode_error"):
             if key in vector.expect:
-                raise vector.expect.fail(key, "it is valid")
+                raise vector.expect.fail(key, "expected an error, but it is valid")
 
 
 def _addr(top: Expect) -> Address:
     pairs = top.child("addr").data
     if not all(re.fullmatch("-?[0-9]+", k) and isinstance(v, str) for k, v in pairs.items()):
-        raise top.fail("addr", "expected kinds and texts")
+        raise top.fail("addr", "expected an object of kind numbers and texts")
     return address_from_pairs((int(kind), value) for kind, value in pairs.items())
 
 
@@ -648,14 +648,14 @@ def _parsed(expect: Expect, address: Address) -> None:
         value = getattr(address, name)
         expect.equal(name, value)
         if value and name not in expect:
-            raise expect.fail(name, f"got {value!r}, which the vector does not mention")
+            raise expect.fail(name, f"got {value!r}, which is not in the vector")
     other = {str(kind): value for kind, value in address.other.items()}
     expect.equal("other", other)
     if other and "other" not in expect:
-        raise expect.fail("other", f"got {other!r}, which the vector does not mention")
+        raise expect.fail("other", f"got {other!r}, which is not in the vector")
     again = parse_url(format_url(address))
     if again != address:
-        raise VectorFailure(f"url: written and parsed again it is {again!r}")
+        raise VectorFailure(f"url: formatted and parsed as {again!r}")
 
 
 def _formatted(expect: Expect, address: Address) -> None:
@@ -664,7 +664,7 @@ def _formatted(expect: Expect, address: Address) -> None:
     pairs = address_to_pairs(parse_url(text))
     found = difference([list(p) for p in address_to_pairs(address)], [list(p) for p in pairs], "")
     if found:
-        raise VectorFailure(f"addr: written and parsed again, {found}")
+        raise VectorFailure(f"addr: the round trip differs: {found}")
 
 
 # -- rules ------------------------------------------------------------------------------------
@@ -707,7 +707,7 @@ def bytes_of_rule(rule: str) -> bytes:
         found = form.fullmatch(rule.strip())
         if found:
             if int(found["count"]) > _MAX:
-                raise VectorFailure(f"expect.rule: {found['count']} is too many for a test")
+                raise VectorFailure(f"expect.rule: {found['count']} exceeds {_MAX}")
             try:
                 return PROTOCOL.encode(Message(rows=(build(found),)))
             except WireError as error:
@@ -740,7 +740,7 @@ def _opaque(name: str, data: bytes) -> Row:
 
 
 def _pattern(formula: str, count: int) -> bytes:
-    """byte[i] for i from 0; a formula that repeats after 256 is worked out once."""
+    """Return byte[i] for i from 0; a formula with a period of 256 is computed once."""
     try:
         tree = ast.parse(formula.strip(), mode="eval").body
         first = bytes(_value(tree, i) & 0xFF for i in range(768))
@@ -775,8 +775,8 @@ def _octets(text: str) -> bytes:
 
 
 def payload_of_name(name: str) -> Row:
-    """The row of an `encode_<row>_<size>` vector, which has nothing else to say what it is."""
+    """Return the row of an `encode_<row>_<size>` vector: only its name specifies it."""
     found = re.fullmatch(r"encode_([a-z_]+)_(\d+)", name)
     if not found or found[1].upper() not in RowType.__members__ or int(found[2]) > _MAX:
-        raise VectorFailure(f"name: {name!r} does not name a row")
+        raise VectorFailure(f"name: {name!r} is not encode_<row>_<size>")
     return _opaque(found[1].upper(), bytes(int(found[2])))

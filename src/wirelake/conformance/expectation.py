@@ -74,7 +74,7 @@ def _dict_difference(
             return found
     for key, value in got.items():
         if key not in expected and key not in optional:
-            return f"{path}.{key}: got {_shown(value)}, which the vector does not mention"
+            return f"{path}.{key}: got {_shown(value)}, which is not in the vector"
     return None
 
 
@@ -84,7 +84,7 @@ def _shown(value: Any) -> str:
 
 
 def hex_bytes(text: Any, path: str) -> bytes:
-    """Bytes from hexadecimal text in a vector."""
+    """Return bytes from hexadecimal text in a vector."""
     if not isinstance(text, str):
         raise VectorFailure(f"{path}: expected a hexadecimal string, got {_shown(text)}")
     try:
@@ -161,7 +161,7 @@ class Expect:
             raise VectorFailure(found)
 
     def computed(self, key: str, compute: Callable[[], Any]) -> None:
-        """Like `equal`, for what should be worked out only when the vector asks for it."""
+        """Compare as `equal` does, but compute the value only if the vector has the key."""
         if key in self.data:
             self.equal(key, compute())
 
@@ -210,7 +210,7 @@ class ErrorClass:
 
 
 def classify(table: Iterable[ErrorClass], error: WireError) -> str:
-    """The class of an error; one that no line covers keeps its code and field, in brackets."""
+    """Return the class of an error; without a class, its code and field in brackets."""
     for line in table:
         if line.covers(error.code, error.field):
             return line.name
@@ -242,13 +242,13 @@ class Context:
         return next((v for v in self.of(protocol) if v.get("name") == name), None)
 
     def cached(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """What `compute` returned the first time."""
+        """Return the result of the first call of `compute`."""
         if key not in self.cache:
             self.cache[key] = compute()
         return self.cache[key]
 
     def keys32(self) -> list[bytes]:
-        """Every 32-byte value that is written out in some vector: candidates for private keys."""
+        """Return every 32-byte value in the vectors: candidates for private keys."""
         found: list[bytes] = self.cached("keys32", lambda: list(self._keys32()))
         return found
 

@@ -231,7 +231,7 @@ def _syns(expect: Expect, mode: int, context: Context) -> Iterator[tuple[dict[st
 
 
 def agree(ack: bytes, expect: Expect, context: Context) -> Handshake:
-    """The handshake that an ACK ends. Raises DecodeError `handshake_failed` when its tag is wrong.
+    """Return the handshake that an ACK ends. Raises DecodeError `handshake_failed` for a wrong tag.
 
     Reads `mode` and the secrets that belong to it from `expect`.
     """
@@ -257,7 +257,7 @@ def agree(ack: bytes, expect: Expect, context: Context) -> Handshake:
             continue
         except WireError as error:
             raise VectorFailure(f"expect.mode: {error}") from None
-    raise DecodeError("handshake_failed", "ack", None, "its tag is wrong for every SYN")
+    raise DecodeError("handshake_failed", "ack", None, "the tag is wrong for every SYN")
 
 
 def _resumption(raw: dict[str, Any], context: Context) -> bytes:
@@ -393,7 +393,7 @@ class _Case:
         if COMMANDS[type(frame.body)] not in LEGAL[self.direction]:
             raise VectorFailure(f"direction: not legal {self.direction}")
         if PROTOCOL.encode(frame) != self.data:
-            raise VectorFailure(f"hex: encoded again it is {PROTOCOL.encode(frame).hex()}")
+            raise VectorFailure(f"hex: re-encoded as {PROTOCOL.encode(frame).hex()}")
         if self.context.thorough:
             check_prefixes(_decode, self.data)
         self.expect.equal("ok", True)
@@ -410,7 +410,7 @@ class _Case:
             self.hello(frame)
 
     def hello(self, frame: Frame) -> None:
-        """A SYN; one that resumes proves that it knows the session's secret."""
+        """Check a SYN; one that resumes proves that it knows the session's secret."""
         if "resumption_secret" not in self.expect or frame.resume is None:
             return
         secret = self.expect.octets("resumption_secret")
@@ -424,7 +424,7 @@ class _Case:
         self.expect.equal("binder_valid", valid)
 
     def handshake(self, body: Ack) -> None:
-        """An ACK: both sides work out the keys, and each finds the other's."""
+        """Check an ACK: both sides derive the same keys."""
         expect = self.expect
         try:
             agreed = agree(self.data, expect, self.context)
@@ -448,7 +448,7 @@ class _Case:
             raise expect.fail("psk_hex", "the SYN names another key")
         clear = self.data[: -len(body.sealed_sid)]
         if seal_sid(agreed.keys, clear, agreed.sid) != body.sealed_sid:
-            raise VectorFailure("hex: sealed again, the session id is not the same")
+            raise VectorFailure("hex: sealing the session id gives other bytes")
         private = private_for(body.public_key, self.context)
         if private is not None:
             secrets = {"psk": expect.octets("psk_hex")} if "psk_hex" in expect else {}
@@ -477,7 +477,7 @@ class _Case:
     # -- sessions ----------------------------------------------------------------------------
 
     def in_session(self, frame: Frame) -> bytes | None:
-        """What a connection makes of a frame; returns the plaintext of a data frame."""
+        """Process a frame in a session; return the plaintext of a data frame."""
         policy = self.expect.text("policy", _POLICIES, default="control_auth=prefer")
         if not self.session:
             self.auth = "absent" if frame.auth is None else "unverified"
@@ -498,17 +498,17 @@ class _Case:
             self.hmac_state = opened.hmac_state
             clear = self.data[: len(self.data) - len(opened.data)] + opened.data
             if again.seal_data(clear) != self.data:
-                raise VectorFailure("hex: sealed again it is not the same")
+                raise VectorFailure("hex: sealing the plaintext gives other bytes")
             return opened.data
         self.auth = cipher.open_control(self.data)
         if self.auth == "absent" and policy == "control_auth=require":
             raise DecodeError("bad_record", "auth")
         if self.auth == "valid" and again.seal_control(self.data) != self.data:
-            raise VectorFailure("hex: tagged again it is not the same")
+            raise VectorFailure("hex: tagging the frame gives other bytes")
         return None
 
     def before_keys(self, frame: Frame) -> None:
-        """A handshake: what a server makes of a SYN, and a client of an ACK."""
+        """Process a handshake frame: a server the SYN, a client the ACK."""
         cmd = COMMANDS[type(frame.body)]
         if cmd not in LEGAL[self.direction] or cmd not in (Cmd.SYN, Cmd.ACK, Cmd.ERR, Cmd.FIN):
             raise DecodeError("bad_state", "cmd", None, f"{cmd.name} is not legal now")
@@ -554,7 +554,7 @@ class _Case:
             check_prefixes(_decode, self.data, lambda error: classify(ERRORS, error) == expected)
 
     def several(self) -> None:
-        """Frames that arrived together."""
+        """Check frames that arrive together."""
         self.expect.equal("ok", True)
         pos = 0
         for entry in self.expect.children("frames"):

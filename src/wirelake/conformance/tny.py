@@ -334,7 +334,7 @@ class Connection:
         return Opened(packet, stop, plain, decode_message(plain, self.dialect))
 
     def accept(self, start: int, path: str) -> tuple[dict[str, Any], int]:
-        """What the packet at an offset is, after checking its bytes in other ways too."""
+        """Return the packet at an offset, after further checks of its bytes."""
         try:
             opened = self.open(start)
         except (NeedMore, WireError) as error:
@@ -383,7 +383,7 @@ class Connection:
     # -- writing again -----------------------------------------------------------------------
 
     def rewritten(self, opened: Opened, data: bytes, path: str) -> None:
-        """Written again the bytes are the same, or a shorter or plainer form of the same value."""
+        """Check that encoding gives the same bytes, or a shorter form of the same value."""
         packet, message = opened.packet, opened.message
         if message is None:
             again, same = PROTOCOL.encode(packet, dialect=self.dialect), False
@@ -395,7 +395,7 @@ class Connection:
             return
         other = PROTOCOL.decode(again, dialect=self.dialect).message
         if not same or _numbers(other) != _numbers(packet):
-            raise VectorFailure(f"{path}: encoded again it is {again.hex()}")
+            raise VectorFailure(f"{path}: re-encoded as {again.hex()}")
         self.context.notes.append(NOT_CANONICAL)
 
     def sealed(self, packet: Packet, plain: bytes) -> bytes:
@@ -426,7 +426,7 @@ class Connection:
         return PROTOCOL.encode(whole, dialect=self.dialect)
 
     def waste_of(self, packet: Packet) -> Callable[[int], bytes]:
-        """Hands out the waste that a packet carries, in the order in which a writer draws it."""
+        """Return a source of a packet's waste bytes, in the order in which a writer draws them."""
         if not packet.waste:
             return bytes
         assert isinstance(packet.body, Envelope)
@@ -467,7 +467,7 @@ class Connection:
             self.expect.equal("check_code", expected.hex())
 
     def stream(self) -> None:
-        """Packets one after the other; an error, if any, ends the stream."""
+        """Check consecutive packets; an error ends the stream."""
         pos = 0
         for entry in self.expect.children("stream"):
             if "error" in entry:
@@ -524,7 +524,7 @@ class Connection:
         again = RELAY.encode(packet, dialect=self.dialect)
         if again != self.data:
             if self.decode(again)[0] != packet:
-                raise VectorFailure(f"hex: encoded again it is {again.hex()}")
+                raise VectorFailure(f"hex: re-encoded as {again.hex()}")
             self.context.notes.append(NOT_CANONICAL)
         arguments = arguments_view(packet.arguments)
         # A protobuf field that is absent has its default, so a vector need not mention it.
@@ -545,16 +545,16 @@ def _numbers(packet: Packet) -> tuple[Any, ...]:
 
 
 def compare(expect: Expect, view: dict[str, Any], optional: frozenset[str]) -> None:
-    """Compare every key that the vector has, and misses those that it should have."""
+    """Compare the keys of the vector; fail for required keys that are missing."""
     for key, value in view.items():
         if key in expect:
             expect.equal(key, value, OPTIONAL)
         elif key not in optional:
-            raise expect.fail(key, f"got {value!r}, which the vector does not mention")
+            raise expect.fail(key, f"got {value!r}, which is not in the vector")
 
 
 def read_config(config: Expect) -> TransformConfig:
-    """Return the receiver's configuration; what it says must come out is compared later."""
+    """Return the receiver's configuration; its expected results are compared later."""
     keys = config.get("security_keys", [])
     flags = {name: config.get(name, False) for name in ("verify", "encrypt", "waste")}
     if not all(isinstance(flag, bool) for flag in flags.values()) or not isinstance(keys, list):

@@ -206,7 +206,7 @@ def _usable(root: Path, origin: Mapping[str, Any]) -> Made | None:
     """Return a kept lake if it was made of just this."""
     log = Log(root)
     if not log.exists():
-        raise LakeError(f"{root}: not a lake that --keep made; move it away")
+        raise LakeError(f"{root}: not a lake created by --keep; move it away")
     try:
         made_of = next(log.records()).figures.get(_ORIGIN)
         if made_of == origin:
@@ -214,9 +214,9 @@ def _usable(root: Path, origin: Mapping[str, Any]) -> Made | None:
     except NewerError:
         return None
     except LakeError as error:
-        raise DamagedError(f"{error}; or delete {root}: it is made again") from error
+        raise DamagedError(f"{error}; or delete {root}: it is created again") from error
     if made_of is None:
-        raise LakeError(f"{root}: not a lake that --keep made; move it away")
+        raise LakeError(f"{root}: not a lake created by --keep; move it away")
     return None
 
 
@@ -242,4 +242,4 @@ def _replace(root: Path, new: Path) -> None:
             root.rename(new.with_name(f"old-{attempt}"))
         else:
             return
-    raise LakeError(f"{root}: other processes replace it as well; run again")
+    raise LakeError(f"{root}: another process replaces it as well; run again")

@@ -215,7 +215,7 @@ def _kernel_cache() -> Check:
 
 
 def _own_cache() -> Check:
-    """Without it a system Java still starts, and codecs are generated again each time."""
+    """Check the cache folder; without it, codecs are generated again in each process."""
     place = cache_folder()
     why = write_problem(place)
     if why is None:
@@ -263,7 +263,7 @@ def disk(name: str, place: Path, variable: str = "") -> Check:
 
 
 def _links(place: Path) -> Check:
-    """A commit creates a hard link, which fails if the name exists."""
+    """Check that hard links work: a commit creates one, which fails if the name exists."""
     try:
         with tempfile.TemporaryDirectory(prefix=".wirelake-doctor-", dir=place) as folder:
             first = Path(folder) / "first"

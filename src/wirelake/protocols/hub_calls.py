@@ -307,7 +307,7 @@ def notification_json(notification: _Notification) -> bytes:
 
 
 def content_fields(content: bytes) -> dict[str, str]:
-    """Content in JSON: `content`, or `content_base64` when it is not valid UTF-8."""
+    """Return content as JSON fields: `content`, or `content_base64` if it is not valid UTF-8."""
     # Text stays readable in JSON; base64 for all content would cost a third more bytes.
     try:
         return {"content": content.decode()}
@@ -316,7 +316,7 @@ def content_fields(content: bytes) -> dict[str, str]:
 
 
 def content_of(fields: dict[str, Any]) -> bytes:
-    """Content from decoded fields; ValueError for invalid base64."""
+    """Return the content of decoded fields; ValueError for invalid base64."""
     if "content_base64" in fields:
         return base64.b64decode(fields["content_base64"], validate=True)
     content = fields.get("content", b"")

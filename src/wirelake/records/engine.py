@@ -223,11 +223,11 @@ class Clients:
         self.claims.pop(connection, None)
 
     def state(self) -> ClientsState:
-        """Return all of it as plain data."""
+        """Return the clients as plain data."""
         claims = [(connection, list(each.items())) for connection, each in self.claims.items()]
         return ClientsState(list(self.known.items()), claims)
 
     def restore(self, state: ClientsState) -> None:
-        """Replace all of it by what `state` returned."""
+        """Replace the clients by those that `state` returned."""
         self.known = dict(state.known)
         self.claims = {connection: dict(each) for connection, each in state.claims}

@@ -172,7 +172,7 @@ def _sign_on_target(protocol: Protocol) -> str | None:
 
 
 def _messages_with(protocol: Protocol, path: str) -> list[str]:
-    """The messages that have a path: one body, or all when it is a field of the frame."""
+    """Return the messages that have a path: one body, or all when it is a field of the frame."""
     model = protocol.model()
     if model.body is None:
         return [model.name]

@@ -156,7 +156,7 @@ def _traffic(messages: Rows) -> Iterator[dict[str, Any]]:
 
 
 def _talkers(messages: Rows) -> Iterator[dict[str, Any]]:
-    """The connections with the most bytes; of equal ones, the smaller id comes first."""
+    """Return the connections with the most bytes; of equal ones, the smaller id comes first."""
     found = _Counts(("minute_ns", "protocol", "connection"), ("messages", "bytes"))
     for row in messages:
         key = minute_of(row["ts_ns"]), row["protocol"], row["connection"]
@@ -182,7 +182,7 @@ def _latency(calls: Rows) -> Iterator[dict[str, Any]]:
 
 
 def _errors(calls: Rows, faults: Rows) -> Iterator[dict[str, Any]]:
-    """Calls that failed, were lost or are unknown, and faults."""
+    """Return counts of calls that failed, were lost or are unknown, and of faults."""
     found = _Counts(("minute_ns", "what", "protocol", "target", "code"), ("errors",))
     for row in calls:
         if row["outcome"] in ("failed", "lost", "unknown"):

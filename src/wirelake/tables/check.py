@@ -168,7 +168,7 @@ def _file_problems(layout: Layout, snapshot: Snapshot) -> Iterator[Problem]:
             yield Problem("wrong_size", file.path, detail)
         # Files of log format 1 have none; what they contain is only compared with the captures.
         elif file.checksum is not None and file_checksum(path) != file.checksum:
-            detail = "damaged: its checksum is not that of the log; restore it from a backup"
+            detail = "damaged: its checksum differs from the log; restore it from a backup"
             yield Problem("wrong_checksum", file.path, detail)
         elif path.suffix == ".parquet":
             yield from _parquet_problems(file, path)

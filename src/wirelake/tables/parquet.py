@@ -226,7 +226,7 @@ def check_file(file: AddedFile, path: Path) -> None:
         raise DamagedError(f"{path}: damaged: {size:,} bytes; the log has {file.bytes:,}")
     if file.checksum is not None and file_checksum(path) != file.checksum:
         raise DamagedError(
-            f"{path}: damaged: its checksum is not that of the log; restore it from a backup"
+            f"{path}: damaged: its checksum differs from the log; restore it from a backup"
         )
 
 

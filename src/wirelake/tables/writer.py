@@ -68,7 +68,7 @@ _INTERNAL_NAMES: Final = frozenset({"_log", "_staging", "_lock"})
 
 
 def _ignore_step(_: str) -> None:
-    """The default `on_step`."""
+    """Ignore a step: the default of `on_step`."""
 
 
 class Writer:

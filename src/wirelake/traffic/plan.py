@@ -309,7 +309,7 @@ def _parts(protocols: Sequence[str], templates: int) -> tuple[Part, ...]:
     except provider.ScenesError as error:
         raise SimulateError(str(error)) from error
     if not fitting:
-        raise SimulateError(f"no scenario has only {', '.join(protocols)}")
+        raise SimulateError(f"no scenario uses only {', '.join(protocols)}")
     all_bytes = sum(each.byte_share for each in fitting)
     all_templates = sum(each.template_share for each in fitting)
     return tuple(

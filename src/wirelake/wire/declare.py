@@ -37,7 +37,7 @@ class DeclarationError(TypeError):
 
 
 def snake_case(name: str) -> str:
-    """`AuthSuccess` -> `auth_success`."""
+    """Return a class name in snake_case: `AuthSuccess` becomes `auth_success`."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
@@ -213,7 +213,7 @@ class _Builder:
         for base in reversed(self.cls.__mro__):
             for name in inspect.get_annotations(base):
                 if name.startswith("_"):
-                    raise self.error(name, "the name of a field does not begin with _")
+                    raise self.error(name, "a field name must not begin with _")
                 if name not in _INTERNAL:
                     names[name] = None
         return list(names)

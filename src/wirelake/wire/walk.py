@@ -91,7 +91,7 @@ def dynamics(layouts: Iterable[m.Layout]) -> list[m.Dynamic]:
 
 @functools.cache
 def offset_in_frame(protocol: Protocol, dialect: str, path: str) -> int:
-    """How many bytes of a frame come before a field; all of them must have a fixed size."""
+    """Return the offset of a field in its frame; all parts before it must have a fixed size."""
     layout, offset = protocol.model(dialect), 0
     for name in path.split("."):
         for part in layout.parts:

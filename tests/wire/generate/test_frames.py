@@ -482,8 +482,8 @@ class MixedWays(Layout):
         (Unequal, "Unequal: its bodies must have the same limit"),
         (Around, "Around.body: thin has only a body; use that body here"),
         (Deep, "Inside.type: belongs in the head of a frame"),
-        (Mixed, "Mixed.late: with options, only they and the body follow the length"),
-        (MixedWays, "MixedWays.body: with options, bodies are the same in both directions"),
+        (Mixed, "Mixed.late: with options, only these and the body may follow the length"),
+        (MixedWays, "MixedWays.body: with options, bodies must be the same in both directions"),
     ],
 )
 def test_what_cannot_be_a_frame(frame: type[Layout], why: str) -> None:

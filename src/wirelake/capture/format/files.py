@@ -179,13 +179,13 @@ def decompressed(
 
 
 def _bounded(chunks: Iterator[bytes], size: Callable[[], int], limits: Limits) -> Iterator[bytes]:
-    """Yield chunks up to the size that so many compressed bytes may expand to."""
+    """Yield chunks, up to the maximum size that the compressed bytes may expand to."""
     expanded = 0
     for chunk in chunks:
         left = max(limits.bomb_free_bytes, limits.bomb_ratio * size()) - expanded
         if len(chunk) > left:
             yield chunk[:left]
-            raise _EarlyEndError("bomb", f"{size()} compressed bytes expand to too many")
+            raise _EarlyEndError("bomb", f"{size()} compressed bytes expand beyond the limit")
         expanded += len(chunk)
         yield chunk
 

@@ -84,13 +84,13 @@ def read(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Iterator
 
 
 def elements(path: str | os.PathLike[str], *, limits: Limits = _DEFAULT) -> Iterator[Element]:
-    """As `read`, with sections and interfaces as well."""
+    """Yield the items of `read`, and also sections and interfaces."""
     with open_feed(path, limits) as feed:
         yield from _elements(feed, limits)
 
 
 def read_bytes(data: bytes, *, limits: Limits = _DEFAULT) -> Iterator[Element]:
-    """As `elements`, for the uncompressed bytes of a file."""
+    """Yield the items of `elements` for the uncompressed bytes of a file."""
     return _elements(Feed(iter([data] if data else [])), limits)
 
 

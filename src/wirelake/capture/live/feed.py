@@ -86,7 +86,7 @@ class LiveFeed(Feed):
         needed: Callable[[], bool] = lambda: True,
         idle: Callable[[bool], None] = lambda _: None,
     ):
-        """`needed` returns whether the next window is waited for; `idle` is told when the feed
+        """`needed` returns whether the next window is waited for; `idle` is called when the feed
         begins and ends to wait for the input."""
         super().__init__(self._opened())
         self._input = source
@@ -133,7 +133,7 @@ class LiveFeed(Feed):
         return self.known_end()
 
     def _least(self, held: int) -> int:  # noqa: ARG002 - of a file
-        """To wait for more than is asked for would delay what is complete."""
+        """Return 1: waiting for more bytes than requested would delay complete packets."""
         return 0
 
     def _next(self) -> bytes:

@@ -89,7 +89,7 @@ class Listening(Pipe):
     """The packets of an interface, as the capture that a program writes."""
 
     def __init__(
-        self, interface: str, program: str, process: subprocess.Popen[bytes], said: IO[bytes]
+        self, interface: str, program: str, process: subprocess.Popen[bytes], output: IO[bytes]
     ):
         assert process.stdout is not None
         super().__init__(interface, process.stdout.fileno(), owned=False)
@@ -98,7 +98,7 @@ class Listening(Pipe):
         self.dropped = 0
         """Packets that were lost before they were captured; known at the end."""
         self._process = process
-        self._said = said
+        self._stderr = output
 
     def read(self, timeout_s: float | None) -> bytes | None:
         """Return the next bytes."""
@@ -119,7 +119,7 @@ class Listening(Pipe):
         super().close()
         assert self._process.stdout is not None
         self._process.stdout.close()
-        self._said.close()
+        self._stderr.close()
 
     def _end(self) -> None:
         if self._process.returncode is not None:
@@ -131,16 +131,16 @@ class Listening(Pipe):
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        said = _text(self._said)
+        output = _text(self._stderr)
         self.dropped = max(
-            [int(found[1]) for each in _DROPPED if (found := each.search(said))], default=0
+            [int(found[1]) for each in _DROPPED if (found := each.search(output))], default=0
         )
         if not self.stopped:
-            self.problem = f"{self.program} ended: {_complaint(said)}"
+            self.problem = f"{self.program} ended: {_error_line(output)}"
 
 
 def listen(interface: str, ports: Collection[int]) -> Listening:
-    """Begin to capture the TCP packets of these ports (default: of all); NoCaptureError if nothing
+    """Start capturing the TCP packets of these ports (default: of all); NoCaptureError if nothing
     may or can."""
     names = interfaces()
     if interface not in names:
@@ -149,7 +149,7 @@ def listen(interface: str, ports: Collection[int]) -> Listening:
     found = [(each, path) for each in PROGRAMS if (path := shutil.which(each.name))]
     if not found:
         raise NoCaptureError(
-            "no program that can capture: install tcpdump, or Wireshark's dumpcap"
+            "no capture program found: install tcpdump, or Wireshark's dumpcap"
             " (Debian: apt install tcpdump)"
         )
     others: list[str] = []
@@ -158,12 +158,12 @@ def listen(interface: str, ports: Collection[int]) -> Listening:
         if isinstance(started, Listening):
             return started
         if not _DENIED.search(started):
-            others.append(f"{interface}: {program.name}: {_complaint(started)}")
+            others.append(f"{interface}: {program.name}: {_error_line(started)}")
     if others:
         raise NoCaptureError(others[0])
     tried = " and ".join(program.name for program, _ in found)
     raise NoCaptureError(
-        f"{interface}: no right to capture (tried {tried}): run sudo tcpdump -U"
+        f"{interface}: no permission to capture (tried {tried}): run sudo tcpdump -U"
         f" --immediate-mode -i {interface} -w - {condition} | wirelake read - , or allow users to"
         " run dumpcap (Debian: dpkg-reconfigure wireshark-common, then join the group wireshark)"
     )
@@ -175,13 +175,13 @@ def interfaces() -> list[str]:
 
 
 def _start(interface: str, program: _Program, path: str, condition: str) -> Listening | str:
-    """Start a program; return what it says if it ends without a capture."""
-    said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the input
+    """Start a program; return its error output if it ends without a capture."""
+    output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the input
     process = subprocess.Popen(
         [path, *program.arguments(interface, condition)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=said,
+        stderr=output,
         start_new_session=True,
         preexec_fn=_end_with_parent,  # noqa: PLW1509 - threads begin later
         env={**os.environ, "LC_ALL": "C"},
@@ -192,10 +192,10 @@ def _start(interface: str, program: _Program, path: str, condition: str) -> List
     poll.register(process.stdout.fileno(), select.POLLIN)
     ready = poll.poll(_START_S * 1_000)
     if not ready or ready[0][1] & select.POLLIN:
-        return Listening(interface, program.name, process, said)
-    with process, said:
+        return Listening(interface, program.name, process, output)
+    with process, output:
         process.wait()
-        return _text(said)
+        return _text(output)
 
 
 def _end_with_parent() -> None:
@@ -209,13 +209,13 @@ def _end_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
-def _text(said: IO[bytes]) -> str:
-    said.seek(0)
-    return said.read().decode(errors="backslashreplace")
+def _text(output: IO[bytes]) -> str:
+    output.seek(0)
+    return output.read().decode(errors="backslashreplace")
 
 
-def _complaint(said: str) -> str:
-    """Return what a program says is wrong, on one line."""
-    lines = [line.strip() for line in said.splitlines()]
+def _error_line(output: str) -> str:
+    """Return the error message of a program, on one line."""
+    lines = [line.strip() for line in output.splitlines()]
     found = [line for line in lines if line and not _ROUTINE.match(line)]
-    return found[0] if found else "it does not say why"
+    return found[0] if found else "no error message"

@@ -130,7 +130,7 @@ class Connection:
         return (number - self.began_seq - 1) & _MASK32 < CONFIRMING_BYTES
 
     def note(self, flags: int, direction: Direction) -> None:
-        """Note FIN and RST of a segment."""
+        """Record FIN and RST of a segment."""
         if flags & FIN:
             self._closed.add(direction)
         if flags & RST:

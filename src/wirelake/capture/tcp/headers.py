@@ -194,7 +194,7 @@ def _ipv4(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
 
 
 def _ipv6(data: bytes, at: int, wire: int) -> tuple[bytes, bytes, int, int]:
-    """The same as `_ipv4`, after the extension headers."""
+    """Return the segment of an IPv6 packet, as `_ipv4` does, after the extension headers."""
     _need(data, at + 40)
     first, size, following, src, dst = _IPV6_HEAD.unpack_from(data, at)
     _check(first >> 4 == 6 and 40 + size <= wire)

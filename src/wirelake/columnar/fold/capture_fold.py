@@ -119,7 +119,7 @@ class Merge(ABC):
     """Merges what folds yield into rows of one table."""
 
     def window(self, folded: Iterable[Folded]) -> Iterator[pa.Table]:
-        """Take what all folds yield of a window; yield rows that are final now."""
+        """Pass a window to all folds; yield the rows that are final now."""
         for table, found in folded:
             if table != "faults":  # which workers send along, for whoever counts them
                 self._add(table, found)

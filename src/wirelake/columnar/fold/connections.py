@@ -108,7 +108,7 @@ def count_message(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @kernel
 def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Note a sign-on, or its confirmation by the server."""
+    """Record a sign-on, or its confirmation by the server."""
     found = t.connections[U(slot)]
     client = S(e.narrow[CLIENT, U(i)])
     if client >= 0:
@@ -124,7 +124,7 @@ def _signs_on(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
 
 @inline
 def _changed(t: Tables, e: EventArrays, i: Int, slot: Int, protocol: Int) -> None:
-    """Note that a connection has another client than before."""
+    """Record that a connection has another client than before."""
     found = t.connections[U(slot)]
     if found.signed_on != found.client:
         found.client, found.signed_on_ns = found.signed_on, e.wide[TS, U(i)]
@@ -135,7 +135,7 @@ def _changed(t: Tables, e: EventArrays, i: Int, slot: Int, protocol: Int) -> Non
 
 @inline
 def _handshake(t: Tables, e: EventArrays, i: Int, slot: Int) -> None:
-    """Time a handshake, from the client's first message to the server's; note a resumption."""
+    """Measure a handshake, from client's to server's first message, and record a resumption."""
     found = t.connections[U(slot)]
     flags = S(e.narrow[FLAGS, U(i)])
     if not flags & FROM_SERVER:

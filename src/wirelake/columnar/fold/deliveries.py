@@ -62,7 +62,7 @@ class Uses:
     event: Ints
     """The message."""
     published: Ints
-    """When it says that it was published; NOTHING when it does not."""
+    """The publication time that its messages carry; NOTHING without one."""
 
 
 def delivery_parts(
@@ -361,7 +361,7 @@ def _difference(later: pa.Array, earlier: pa.Array) -> pa.Array:
 
 
 def _outcomes(sent: pa.Array, acked: pa.Array, fault: pa.Array) -> pa.Array:
-    """Return what became of each notification."""
+    """Return the outcome of each notification."""
     was_sent, was_acked = present(sent), present(acked)
     hidden = present(fault) & (numbers_or(fault, 0) >= numbers_or(sent, 0))
     codes = np.where(

@@ -123,6 +123,6 @@ def numbers_or(column: pa.Array, default: int) -> Ints:
 
 
 def _codes(column: pa.Array) -> NDArray[np.int32]:
-    """Return a number for each value that tells it from others (-1: null)."""
+    """Return a number for each distinct value (-1: null)."""
     indices = pc.dictionary_encode(column).indices
     return np.asarray(pc.fill_null(indices, -1).to_numpy(), np.int32)

@@ -257,7 +257,7 @@ class Memory:
         return np.asarray(self._connections["connection"][self._waiting[waits]])
 
     def wait(self, since: Mapping[int, int]) -> None:
-        """Let exactly these slots wait, each from a time on.
+        """Make exactly these slots wait, each from a time on.
 
         Events of others are released, and those of slots whose time has changed.
         """

@@ -39,59 +39,59 @@ Bytes = NDArray[np.uint8]
 
 @inline
 def u8(data: Bytes, at: Int) -> Int:
-    """One byte."""
+    """Load one byte."""
     return S(data[U(at)])
 
 
 @inline
 def be16(data: Bytes, at: Int) -> Int:
-    """Two bytes, big-endian."""
+    """Load two bytes, big-endian."""
     i = U(at)
     return S(data[i]) << 8 | S(data[i + U(1)])
 
 
 @inline
 def le16(data: Bytes, at: Int) -> Int:
-    """Two bytes, little-endian."""
+    """Load two bytes, little-endian."""
     i = U(at)
     return S(data[i]) | S(data[i + U(1)]) << 8
 
 
 @inline
 def be32(data: Bytes, at: Int) -> Int:
-    """Four bytes, big-endian."""
+    """Load four bytes, big-endian."""
     i = U(at)
     return S(data[i]) << 24 | S(data[i + U(1)]) << 16 | S(data[i + U(2)]) << 8 | S(data[i + U(3)])
 
 
 @inline
 def le32(data: Bytes, at: Int) -> Int:
-    """Four bytes, little-endian."""
+    """Load four bytes, little-endian."""
     i = U(at)
     return S(data[i]) | S(data[i + U(1)]) << 8 | S(data[i + U(2)]) << 16 | S(data[i + U(3)]) << 24
 
 
 @inline
 def be64(data: Bytes, at: Int) -> Int:
-    """Eight bytes, big-endian, as the int64 of the same bits."""
+    """Load eight bytes, big-endian, as the int64 of the same bits."""
     return be32(data, at) << 32 | be32(data, at + 4)
 
 
 @inline
 def le64(data: Bytes, at: Int) -> Int:
-    """Eight bytes, little-endian, as the int64 of the same bits."""
+    """Load eight bytes, little-endian, as the int64 of the same bits."""
     return le32(data, at) | le32(data, at + 4) << 32
 
 
 @inline
 def u16(data: Bytes, at: Int, big: bool) -> Int:
-    """Two bytes in the byte order of the file."""
+    """Load two bytes in the byte order of the file."""
     return be16(data, at) if big else le16(data, at)
 
 
 @inline
 def u32(data: Bytes, at: Int, big: bool) -> Int:
-    """Four bytes in the byte order of the file."""
+    """Load four bytes in the byte order of the file."""
     return be32(data, at) if big else le32(data, at)
 
 

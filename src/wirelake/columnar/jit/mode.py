@@ -42,7 +42,7 @@ def interpreted() -> bool:
 
 
 def interpret() -> bool:
-    """Have kernels interpreted unless they were imported or `VARIABLE` says otherwise.
+    """Use interpreted kernels unless they were imported or `VARIABLE` says otherwise.
 
     Returns whether they are.
     """
@@ -80,7 +80,7 @@ def is_ready() -> bool:
 
 
 def mark_ready() -> None:
-    """Note that all kernels of this version are in the cache."""
+    """Mark all kernels of this version as present in the cache."""
     _stamp().touch()
 
 

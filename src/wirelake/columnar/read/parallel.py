@@ -198,7 +198,7 @@ class _Worker:
 
 
 def _work(pipe: Connection, files: Sequence[str], options: ReadOptions) -> None:
-    """The main function of a worker."""
+    """Run a worker process."""
     outbox: queue.Queue[_Packed | Exception | None] = queue.Queue(_AHEAD)
     sender = threading.Thread(target=_send, args=(pipe, outbox))
     sender.start()
@@ -260,7 +260,7 @@ def _filtered(items: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
 
 
 def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
-    """Some columns of a batch; the structs of other protocols, which are all null, never."""
+    """Return some columns of a batch, without the all-null structs of other protocols."""
     return batch.select(
         [
             field.name

@@ -81,7 +81,7 @@ def compile_kernels(progress: Callable[[int, int], None] | None = None) -> None:
 
 
 def _end_with_parent() -> None:
-    """Have this process killed when its parent ends (Linux)."""
+    """Let the kernel kill this process when its parent ends (Linux)."""
     # A pool's worker waits for its next task for ever when the parent is killed.
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)

@@ -430,7 +430,7 @@ class InterfaceTable:
         return self._store[: self._count]
 
     def clear(self) -> None:
-        """Begin another section: interfaces are numbered from 0 again."""
+        """Start a section: interfaces are numbered from 0 again."""
         self._count = 0
 
     def add(self, interface: Interface) -> None:

@@ -226,7 +226,7 @@ def _ipv4(
 def _ipv6(
     data: Bytes, at: Int, end: Int, wire: Int, i: Int, addresses: NDArray[np.uint64]
 ) -> tuple[Int, Int, Int]:
-    """As `_ipv4`, after the extension headers."""
+    """Parse an IPv6 packet, as `_ipv4` does, after the extension headers."""
     if end < at + 40:
         return SHORT_HEADER, at, 0
     size = be16(data, at + 4)

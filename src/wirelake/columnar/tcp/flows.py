@@ -548,7 +548,7 @@ def is_closed(state: Int) -> Int:
 
 @inline
 def _set_aside(slot: Int, table: Table, index: Ints, scalars: Ints) -> None:
-    """Give the place of an open connection in the index to another one of its endpoints."""
+    """Replace an open connection in the index by another one with the same endpoints."""
     old = table[U(slot)]
     _index_remove(slot, old.tag, index)
     old.tag ^= _ASIDE

@@ -107,7 +107,7 @@ class _HttpConnection(H11Protocol):
         return self.awaits_bytes or bool(self._paused_since)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for a request."""
+        """Start the timeout of the first request."""
         self.made = True
         self.since = self.loop.time()
         super().connection_made(transport)  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ class _HttpConnection(H11Protocol):
             self.since = self.loop.time()
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request."""
+        """Start the timeout of the next request."""
         self.since = self.loop.time()
         super().on_response_complete()
 
@@ -135,12 +135,12 @@ class _HttpConnection(H11Protocol):
         super().send_400_response(msg)
 
     def pause_writing(self) -> None:
-        """The peer reads too slowly."""
+        """Pause responses while the peer reads too slowly."""
         self._paused_since = self.loop.time()
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """The peer has caught up."""
+        """Resume responses."""
         self._paused_since = 0.0
         super().resume_writing()
 

@@ -422,7 +422,7 @@ class CometListener(Listener):
         )
 
     def fresh_key(self) -> ServerKey | None:
-        """The key that a connection offers for sealing; X25519: a new one for each."""
+        """Return the key that a connection offers for sealing; with X25519 a new one for each."""
         if self._kind != "x25519":
             return self._rsa
         # A key pair per connection gives forward secrecy. The static key, if there is one, lets

@@ -169,7 +169,7 @@ class EsnpConnection(Connection):
             route.left(self)
 
     def resume_writing(self) -> None:
-        """The peer has caught up: resume reading, pushing and streams."""
+        """Resume reading, pushing and streams when the peer has caught up."""
         super().resume_writing()
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():

@@ -183,7 +183,7 @@ class Route:
         return None
 
     def left(self, caller: _Caller) -> None:
-        """Forget the calls of a caller that is gone, with their bytes."""
+        """Forget the calls of a caller that has disconnected, with their bytes."""
         for number in [each.number for each in self._calls.values() if each.caller is caller]:
             self._forget(number)
         self._hand_out()
@@ -211,7 +211,7 @@ class Route:
     # -- turns -------------------------------------------------------------------------------
 
     def _hand_out(self) -> None:
-        """Give calls that wait to idle connections."""
+        """Assign waiting calls to idle connections."""
         while (routed := self._next()) is not None:
             connection = self._idle()
             if connection is None:
@@ -443,7 +443,7 @@ class RouteConnection(Connection):
         self.write(self.session.to_send())
 
     def resume_writing(self) -> None:
-        """The server has caught up."""
+        """Resume sending when the server has caught up."""
         super().resume_writing()
         self.route.resumed()
 

@@ -328,7 +328,7 @@ class RelayConnection(Connection):
         return [tunnels[key] for key in self.session.tunnels if key in tunnels]
 
     def pause_writing(self) -> None:
-        """The gateway reads too slowly: stop pushing to its users."""
+        """Stop pushing to the gateway's users while it reads too slowly."""
         # All tunnels of a link share its socket, so they are slow together.
         super().pause_writing()
         for tunnel in self._tunnels():
@@ -336,7 +336,7 @@ class RelayConnection(Connection):
             self.hub.topics.fell_behind(tunnel)
 
     def resume_writing(self) -> None:
-        """The gateway has caught up: resume pushing to its users."""
+        """Resume pushing to the gateway's users when it has caught up."""
         super().resume_writing()
         for tunnel in self._tunnels():
             tunnel.paused_since = 0.0

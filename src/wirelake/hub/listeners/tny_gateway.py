@@ -445,14 +445,14 @@ class LinkConnection(Connection):
         self.listener.flush_links()
 
     def pause_writing(self) -> None:
-        """The backend reads too slowly: stop reading from its users."""
+        """Stop reading from the users while the backend reads too slowly."""
         # Backpressure through the gateway: what its users send could only be buffered here.
         super().pause_writing()
         for user in self.listener.users_of(self):
             user.transport.pause_reading()
 
     def resume_writing(self) -> None:
-        """The backend has caught up: resume reading from its users."""
+        """Resume reading from the users when the backend has caught up."""
         super().resume_writing()
         for user in self.listener.users_of(self):
             if not user.paused_since and not user.transport.is_closing():
@@ -466,7 +466,7 @@ class LinkConnection(Connection):
         self.session.close(reason, self.hub.loop.time())
 
     def on_closed(self) -> None:
-        """Let `BackendLinks` dial again; the tunnels were switched, or wait."""
+        """Make `BackendLinks` dial again; the tunnels were switched, or wait."""
         self.listener.links.pop(self.session, None)
         self.listener.flush_links()
         if not self.ended.done():

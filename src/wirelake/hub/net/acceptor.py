@@ -216,7 +216,7 @@ class Acceptor:
         return True
 
     def _exhausted(self, error: OSError) -> None:
-        """Pause: the listening sockets stay readable, and every `accept` would fail."""
+        """Pause accepting: the listening sockets stay readable, and every `accept` would fail."""
         self._counters.accept_errors[self._name, errno.errorcode[error.errno or 0]] += 1
         self._log_rarely("connections wait: %s", error.strerror)
         for each in self._sockets:

@@ -51,7 +51,7 @@ class BufferBudget:
         """Bytes kept for all connections."""
 
     def charge(self, connection: _Connection, size: int) -> None:
-        """Note what a connection keeps; drop connections when a limit is exceeded."""
+        """Record the bytes that a connection keeps; drop connections when a limit is exceeded."""
         before = self._remove(connection.id)
         if not size:
             return

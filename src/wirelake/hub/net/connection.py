@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
         self._receive(data)
 
     def eof_received(self) -> bool:
-        """The peer closed its side; the transport closes when everything is written."""
+        """End the session when the peer closes its side; what is left to write is written."""
         # With bytes still to process, `connection_lost` reports the end to the session.
         self._peer_done = True
         if self._unprocessed is None and not self.session.closed:
@@ -290,7 +290,7 @@ class Connection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The transport is closed."""
+        """Release everything when the transport is closed."""
         if self.session is None:
             return
         if self._linger_timer is not None:
@@ -319,7 +319,7 @@ class Connection(asyncio.Protocol):
         self.form = None
 
     def pause_writing(self) -> None:
-        """The peer reads too slowly: stop reading from it until it has caught up."""
+        """Stop reading from a peer that reads too slowly until it has caught up."""
         # Backpressure: a peer that does not read its answers must not be able to ask for more. Its
         # notifications wait in the log, not in memory (`pubsub.delivery`).
         self.paused_since = self.hub.loop.time()
@@ -329,7 +329,7 @@ class Connection(asyncio.Protocol):
         self._charge_held()
 
     def resume_writing(self) -> None:
-        """The peer has caught up: resume reading and pushing."""
+        """Resume reading and pushing when the peer has caught up."""
         self.paused_since = 0.0
         if self._unprocessed is not None:
             self.hub.loop.call_soon(self._next_slice)

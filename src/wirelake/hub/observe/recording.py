@@ -160,7 +160,7 @@ class Recording:
             self._fail(error, ts_ns)
 
     def _fail(self, error: OSError, ts_ns: int) -> None:
-        """Pause; longer each time, unless recording worked for a while since the last error."""
+        """Pause recording; longer each time, unless it worked for a while since the last error."""
         assert self._recorder is not None
         self.failure = _reason(error)
         # A disk that is nearly full accepts a little after each retry: without this, every retry

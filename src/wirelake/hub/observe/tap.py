@@ -48,31 +48,31 @@ class Observer(Protocol):
     """Receives what crosses the hub. Its methods must not raise."""
 
     def opened(self, connection: ObservedConnection, ts_ns: int) -> None:
-        """A connection was accepted."""
+        """Handle an accepted connection."""
 
     def crossed(
         self, connection: ObservedConnection, direction: Direction, frames: bytes, ts_ns: int
     ) -> None:
-        """Whole frames were received or are being sent."""
+        """Handle complete frames that were received or are being sent."""
 
     def keys(self, connection: ObservedConnection, line: str) -> None:
-        """The keys of a connection are known: a line of a key log
+        """Handle the keys of a connection, as a line of a key log
         (`wirelake.capture.decode.decryption`)."""
 
     def signed_on(self, connection: ObservedConnection, client: str, ts_ns: int) -> None:
-        """A client signed on."""
+        """Handle a sign-on."""
 
     def published(self, fact: dict[str, object], ts_ns: int) -> None:
-        """A notification was published: the data of the fact `publish`."""
+        """Handle a publication, given the data of the fact `publish`."""
 
     def closed(self, connection: ObservedConnection, ts_ns: int) -> None:
-        """A connection was closed."""
+        """Handle the end of a connection."""
 
     def tick(self, ts_ns: int) -> None:
-        """Time has passed."""
+        """Handle the passing of time."""
 
     def stop(self) -> None:
-        """Nothing more will be reported."""
+        """Finish: nothing more will be reported."""
 
 
 class Tap:

@@ -203,7 +203,7 @@ class Ids:
         self._text = ""
 
     def text(self, number: int, *, private: bool = False) -> str:
-        """Like `id_of`, faster: all ids of one second have the same end."""
+        """Return the same as `id_of`, faster: all ids of one second have the same end."""
         second = number >> _COUNTER_BITS
         if second != self._second:
             self._second, self._text = second, f"{second:08x}"

@@ -108,7 +108,7 @@ class Sweep:
         self._handle = self._loop.call_later(SWEEP_S, self._tick, False)
 
     def stop(self) -> None:
-        """Stop."""
+        """Stop the cleanup."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -264,8 +264,11 @@ class Services:
         return self._named.get((service, op))
 
     def numbered(self, protocol: str) -> Mapping[int, Service]:
-        """The services of a protocol by number. A listener keeps the mapping, so that a call costs
-        one lookup; services that are added later appear in it."""
+        """Return the services of a protocol by number.
+
+        A listener keeps the mapping, so that a call costs one lookup; services that are added
+        later appear in it.
+        """
         return self._numbered.setdefault(protocol, {})
 
     def _add(
@@ -293,7 +296,7 @@ class Services:
 
 
 def _max_number(protocol: str) -> int | None:
-    """The largest service number of a protocol; None when it has none."""
+    """Return the largest service number of a protocol; None when it has none."""
     try:
         binding = registry.binding(protocol)
     except registry.RegistryError:

@@ -171,7 +171,7 @@ class DatabaseFile:
         return self.check() < self._size
 
     def written(self) -> None:
-        """Note its size after a batch: a checkpoint may have changed it."""
+        """Record its size after a batch: a checkpoint may have changed it."""
         with suppress(OSError):
             self._size = self._path.stat().st_size
 

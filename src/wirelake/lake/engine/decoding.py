@@ -102,7 +102,7 @@ class Decoded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def decode(task: DecodeTask) -> Decoded:
-    """Decode. An unreadable file or state is returned as a failure, not raised."""
+    """Decode files. An unreadable file or state is returned as a failure, not raised."""
     unreadable = next(filter(None, map(_unreadable, task.files)), None)
     if unreadable is not None:
         return _failed(task, unreadable)

@@ -135,7 +135,7 @@ class _Merge:
         return connection is not None and self._selection.has_connection(connection)
 
     def _is_dropped(self, row: Row) -> bool:
-        """Whether a part of a delivery may have expired."""
+        """Return whether a part of a delivery may have expired."""
         if self._expired_ns is None:
             return False
         times = [row[name] for name in ("published_ns", "first_sent_ns", "acked_ns")]

@@ -63,11 +63,11 @@ class Selection(msgspec.Struct, frozen=True):
     """Connections that are replayed for their clients or their tunnels."""
 
     def has_connection(self, connection: int) -> bool:
-        """Whether the tables of this connection are compared."""
+        """Return whether the tables of this connection are compared."""
         return _part(connection, self.shares) == self.share
 
     def has_client(self, client: str) -> bool:
-        """Whether the deliveries of this client are compared."""
+        """Return whether the deliveries of this client are compared."""
         if self.shares == 1:
             return True
         return _part(fnv1a_63(client.encode("utf-8", "surrogatepass")), self.shares) == self.share
@@ -79,7 +79,7 @@ class Selection(msgspec.Struct, frozen=True):
         return pc.if_else(pc.is_valid(times_ns), pa.array(parts == self.share), None)
 
     def replays(self, connection: int) -> bool:
-        """Whether this connection is replayed."""
+        """Return whether this connection is replayed."""
         return self.has_connection(connection) or connection in self.connections
 
 
@@ -189,11 +189,11 @@ class ReplayTask(msgspec.Struct, frozen=True, kw_only=True):
     expired_ns: int | None
 
     def replays(self, connection: int) -> bool:
-        """Whether this worker replays a connection."""
+        """Return whether this worker replays a connection."""
         return self.in_shard(connection) and self.selection.replays(connection)
 
     def in_shard(self, connection: int) -> bool:
-        """Whether a connection belongs to this worker."""
+        """Return whether a connection belongs to this worker."""
         return connection // self.selection.shares % self.shards == self.shard
 
 
@@ -232,7 +232,7 @@ def replay(task: ReplayTask) -> Replayed:
 
 
 def unexpired(table: str, row: Row, expired_ns: int | None) -> bool:
-    """Whether a row is still kept; only those that are can be compared."""
+    """Return whether a row is still kept; only those can be compared."""
     if expired_ns is None:
         return True
     time_ns = next((row[name] for name in TIMES[table] if row[name] is not None), None)

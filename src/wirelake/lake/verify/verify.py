@@ -145,7 +145,7 @@ class _Verification:
     # -- captures ----------------------------------------------------------------------------
 
     def captures(self) -> None:
-        """Replay the captures."""
+        """Replay the captures of all sources."""
         if not any(name in self._settings.tables for name in _FROM_CAPTURES):
             return
         # Per source, as the lake read them. A source of which one capture is gone is not replayed

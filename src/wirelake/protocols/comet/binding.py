@@ -40,7 +40,7 @@ class CometSettings(ListenerSettings, frozen=True, kw_only=True):
     """What happens when a client signs on a second time."""
 
     def check(self, table: str) -> None:
-        """Also require what the suites need."""
+        """Check the settings; the key suites have requirements of their own."""
         ListenerSettings.check(self, table)
         if (self.key == "rsa") != bool(self.rsa_key):
             raise ValueError(f'{table}.rsa_key: expected a file with {table}.key = "rsa", only')

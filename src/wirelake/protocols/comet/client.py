@@ -237,7 +237,7 @@ class ClientSession(Endpoint):
 
     def _on_notification(self, message: Notification) -> None:
         if not self._step("receive message"):
-            raise DecodeError("bad_state", "message", None, f"a notification when {self.state}")
+            raise DecodeError("bad_state", "message", None, f"notification in state {self.state}")
         self._emit(Notified(message, open_content(self._opener, message)))
 
     def _on_reply(self, message: Any, raw: bytes) -> None:

@@ -37,7 +37,7 @@ CONTENT_OVERHEAD = 25
 
 
 class NetworkType(IntEnum):
-    """What a phone is connected through."""
+    """The kind of a phone's network."""
 
     WIFI = 0
     G2 = 1
@@ -46,7 +46,7 @@ class NetworkType(IntEnum):
 
 
 class Isp(IntEnum):
-    """Whose network it is."""
+    """The operator of a phone's network."""
 
     NONE = 0
     CHINA_MOBILE = 1
@@ -138,7 +138,7 @@ class MessageAck(Layout):
 
 
 class ReportEnviron(Layout):
-    """What the client runs on."""
+    """Describes the client's device."""
 
     section: ClassVar[str] = "report_environ消息体{type=8}"
 
@@ -234,7 +234,7 @@ Reply = Ok | Error | AuthSuccess | TopicList | MessageList | Notification
 
 
 class Frame(Layout):
-    """What every command is wrapped in."""
+    """The frame of every command."""
 
     section: ClassVar[str] = "协议指令"
 

@@ -169,7 +169,7 @@ def _utf8_size(text: str) -> int:
 
 
 def _sealed_size(size: int, sealed: bool, des: bool) -> int:
-    """Bytes of content after sealing."""
+    """Return the bytes of content after sealing."""
     if des:
         return size + _DES_BLOCK - size % _DES_BLOCK
     return size + CONTENT_OVERHEAD if sealed else size

@@ -324,7 +324,7 @@ class ContentSealer:
         self.counter = 0
 
     def seal(self, content: bytes, *, msg_type: int, msg_id: bytes | str, ts: int) -> bytes:
-        """`01 | counter | ciphertext | tag`, bound to the other fields of the notification."""
+        """Return `01 | counter | ciphertext | tag`, bound to the notification's other fields."""
         counter = self.counter + 1
         if counter > MAX_SEALED:
             raise EncodeError("int_range", "counter", detail="reconnect to get a new key")
@@ -447,7 +447,7 @@ class Opener:
             self._content = ContentOpener(key)
 
     def open(self, message: Any, raw: bytes) -> dict[str, object]:  # noqa: ARG002
-        """`content` of a notification, `contents` of a list of them."""
+        """Return `content` of a notification, `contents` of a list of them."""
         if self._content is None and self._des is None:
             return {}
         if isinstance(message, Notification):

@@ -450,7 +450,7 @@ class ServerSession(Endpoint):
 
 
 def _acknowledgeable(notification: Notification) -> None:
-    """An id that is not UTF-8 could never be acknowledged (rule 10)."""
+    """Return whether a client can acknowledge this id: it must be valid UTF-8 (rule 10)."""
     try:
         if not notification.msg_id.isascii():
             notification.msg_id.encode()

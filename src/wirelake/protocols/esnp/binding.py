@@ -79,7 +79,7 @@ class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     """Other servers for calls of services that this hub does not have: `[[esnp.routes]]`."""
 
     def check(self, table: str) -> None:
-        """Also require the revision that `legacy_rows` belongs to, and valid routes."""
+        """Check the settings; `legacy_rows` requires revision frames, and routes must be valid."""
         ListenerSettings.check(self, table)
         if self.legacy_rows and self.revision != "frames":
             raise ValueError(f'{table}.legacy_rows: requires {table}.revision = "frames"')

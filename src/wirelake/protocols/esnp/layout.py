@@ -63,7 +63,7 @@ class RowType(IntEnum):
 
 
 class FlagType(IntEnum):
-    """What a message is; 128 and above belong to the application."""
+    """Flags, the kind of a message; 128 and above belong to the application."""
 
     TRACE = 1
     TRACE_INFO = 2

@@ -375,7 +375,9 @@ class Endpoint(Session):
         body = message.body
         trigger = _RECEIVE[type(body)]
         if trigger not in self._table[self.state]:
-            raise DecodeError(self._illegal(body), "frame.cmd", pos + 2, f"when {self.state}")
+            raise DecodeError(
+                self._illegal(body), "frame.cmd", pos + 2, f"not allowed in state {self.state}"
+            )
         frame = buf[pos:stop]
         try:
             self._seq_in.accept(message.seq)
@@ -410,7 +412,7 @@ class Endpoint(Session):
         return "bad_state"
 
     def _verified(self, body: Any, trusted: bool) -> None:
-        """Hook for a role: a frame has passed all checks."""
+        """Handle a frame that has passed all checks; a hook for roles."""
 
     @abstractmethod
     def _dispatch(self, message: Frame, frame: bytes, data: bytes, trusted: bool) -> None:

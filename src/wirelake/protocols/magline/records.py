@@ -297,7 +297,7 @@ class Opener:
             raise ValueError("expected c2s_enc and c2s_iv, or s2c_enc and s2c_iv")
 
     def open(self, message: Any, raw: bytes) -> dict[str, object]:
-        """`data` and `hmac_state` of a data frame, `auth_state` of a control frame."""
+        """Return `data` and `hmac_state` of a data frame, `auth_state` of a control frame."""
         if not isinstance(message, Frame) or isinstance(message.body, Syn | Ack):
             return {}
         side = SENDERS.get(type(message.body), self._direction)

@@ -38,7 +38,7 @@ class TnySettings(ListenerSettings, frozen=True, kw_only=True):
     """Require and write waste bytes."""
 
     def check(self, table: str) -> None:
-        """Also require keys for `encrypt`."""
+        """Check the settings; `encrypt` requires keys."""
         ListenerSettings.check(self, table)
         if not all(self.security_keys):
             raise ValueError(f"{table}.security_keys: expected strings that are not empty")
@@ -59,7 +59,7 @@ class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
     or tls.client_ca is required."""
 
     def check(self, table: str) -> None:
-        """Also require an allow-list or client certificates off loopback."""
+        """Check the settings; off loopback, an allow-list or client certificates are required."""
         ListenerSettings.check(self, table)
         known = self.allow or (self.tls is not None and self.tls.client_ca)
         if self.enabled and not known and not is_loopback(self.host):

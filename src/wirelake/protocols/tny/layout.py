@@ -57,7 +57,7 @@ Dialect = Literal["seed", "upstream"]
 
 
 class PacketType(IntEnum):
-    """What a packet is; 3 is undefined."""
+    """Types of packets; 3 is undefined."""
 
     MESSAGE = 0
     PING = 1
@@ -65,7 +65,7 @@ class PacketType(IntEnum):
 
 
 class Mode(IntEnum):
-    """What a message is; 3 is undefined."""
+    """Kinds of messages; 3 is undefined."""
 
     REQUEST = 0
     RESPONSE = 1
@@ -181,7 +181,7 @@ class Envelope(Layout):
 # Ticks have nine bytes in the document and five in the original, which ends the connection when it
 # reads nine (section 8.1).
 class Ping(Layout):
-    """Are you there?"""
+    """A heartbeat, answered with a pong."""
 
     section: ClassVar[str] = "网络包封包, Type 1"
 
@@ -190,7 +190,7 @@ class Ping(Layout):
 
 
 class Pong(Layout):
-    """Yes."""
+    """The answer to a ping."""
 
     section: ClassVar[str] = "网络包封包, Type 2"
 
@@ -199,7 +199,7 @@ class Pong(Layout):
 
 
 class Packet(Layout, kw_only=True):
-    """What crosses a tny connection."""
+    """A packet of a tny connection."""
 
     section: ClassVar[str] = "网络包封包"
 
@@ -371,7 +371,7 @@ class TunnelDisconnect(Protobuf):
 
 
 class TunnelSwitchLink(Protobuf):
-    """The tunnel goes on over this link, its own having died."""
+    """The tunnel continues over this link, because its own is lost."""
 
     instance_id: Annotated[PbFixed64, Number(1)] = 0
     """The gateway's instance."""
@@ -407,7 +407,7 @@ Arguments = (
 
 
 class RelayPacket(Layout, kw_only=True):
-    """What crosses a link between gateway and server."""
+    """A packet of a link between gateway and server."""
 
     section: ClassVar[str] = "RelayPack 封包"
 

@@ -490,7 +490,7 @@ class Opener:
             self._context.resume(PacketCodes(*saved))
 
     def open(self, message: Any, raw: bytes) -> dict[str, object]:  # noqa: ARG002
-        """`content`, the plaintext, and `message`, the Message that it holds."""
+        """Return `content`, the plaintext, and `message`, the Message in it."""
         if not isinstance(message, Packet) or not isinstance(message.body, Envelope):
             return {}
         content = self._plaintext(message, message.body)

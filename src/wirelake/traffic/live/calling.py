@@ -153,7 +153,7 @@ class SubscribedCaller(Caller, Subscriber):
         """Entries about notifications that wait for the name of the client."""
 
     def on_notification(self, notification: str) -> None:
-        """Note a notification, and acknowledge it where that was agreed."""
+        """Record a notification, and acknowledge it where that was agreed."""
         self.delivered(notification)
         self._note(self.journal.delivered, notification, self.read_ns)
         if self.acks:

@@ -57,7 +57,7 @@ class ClientConnection(asyncio.Protocol):
     # -- asyncio.Protocol --------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Note both ends of the connection."""
+        """Record both ends of the connection."""
         self.transport = transport
         # Without it small writes wait for an acknowledgement: p99 of a round trip was 43 ms.
         sock: socket.socket = transport.get_extra_info("socket")
@@ -81,7 +81,7 @@ class ClientConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end of the connection."""
+        """Record the end of the connection."""
         self.complete(self.closed)
         if not self.closing:
             self.close_reason = str(exc or self.close_reason or "the hub closed it")

@@ -82,7 +82,7 @@ class Numbers:
         place = self._next
         self._next += count
         if self._next > BLOCK:
-            raise ValueError(f"a scene has only {BLOCK} numbers")
+            raise ValueError(f"more than {BLOCK} numbers in one scene")
         return place
 
     def span(self, form: str, count: int = 1) -> int:
@@ -234,7 +234,7 @@ def _scrambled(instances: Ints, host: npt.NDArray[Any]) -> Ints:
 
 
 def addresses(instances: Ints, host: npt.NDArray[Any]) -> Bytes:
-    """IPv4 addresses by instance and connection; the last axis is their four bytes."""
+    """Return IPv4 addresses by instance and connection; the last axis has their four bytes."""
     # 21 of the 31 bits, seven in each byte; the other ten select a block of ports, so that address
     # and port together are distinct. All bytes are 128 or more: as text they have three digits.
     scrambled = _scrambled(instances, host) >> np.uint64(10)
@@ -256,7 +256,7 @@ def address_text(found: Bytes) -> Bytes:
 def ports(
     instances: Ints, host: npt.NDArray[Any], port: npt.NDArray[Any]
 ) -> npt.NDArray[np.uint16]:
-    """Client ports by instance and connection."""
+    """Return client ports by instance and connection."""
     blocks = _scrambled(instances, host) & np.uint64(1023)
     return (np.uint64(_FIRST_PORT) + blocks * np.uint64(PORTS) + port.astype(np.uint64)).astype(
         np.uint16
@@ -264,7 +264,7 @@ def ports(
 
 
 def connection_ids(instances: Ints, count: int) -> npt.NDArray[np.int64]:
-    """Connection ids as a recorder assigns them, of nineteen digits."""
+    """Return connection ids as a recorder assigns them, of nineteen digits."""
     places: Ints = np.arange(count).astype(np.uint64)
     number = instances[:, None] * np.uint64(256) + places
     spread: Ints = number * np.uint64(0x9E3779B97F4A7C15) & np.uint64((1 << 62) - 1)
@@ -272,7 +272,7 @@ def connection_ids(instances: Ints, count: int) -> npt.NDArray[np.int64]:
 
 
 def fnv(parts: list[Bytes]) -> npt.NDArray[np.int64]:
-    """FNV-1a over the last axis, cut to 63 bits: how readers derive ids that nobody recorded."""
+    """Return FNV-1a over the last axis, cut to 63 bits, as readers derive ids."""
     value: Ints = np.full(parts[0].shape[:-1], FNV_BASIS, np.uint64)
     for part in parts:
         for n in range(part.shape[-1]):
@@ -286,7 +286,7 @@ def fnv(parts: list[Bytes]) -> npt.NDArray[np.int64]:
 def hashed_ids(
     client: Bytes, client_port: npt.NDArray[Any], server_port: npt.NDArray[Any], first: Ints
 ) -> npt.NDArray[np.int64]:
-    """Connection ids without a recorder, from both endpoints and the time of the first packet."""
+    """Return connection ids without a recorder, from endpoints and the time of the first packet."""
     shape = client.shape[:-1]
     server = np.broadcast_to(np.frombuffer(SERVER, np.uint8), (*shape, 4))
     return fnv(
@@ -301,7 +301,7 @@ def hashed_ids(
 
 
 def tunnel_ids(instance: Ints, tunnel: Ints) -> npt.NDArray[np.int64]:
-    """Ids of tunnels."""
+    """Return ids of tunnels."""
     word = np.broadcast_to(np.frombuffer(b"tunnel", np.uint8), (*instance.shape, 6))
     return fnv([word, _big_endian_bytes(instance, ">u8"), _big_endian_bytes(tunnel, ">u8")])
 

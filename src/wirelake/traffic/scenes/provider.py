@@ -261,12 +261,12 @@ def describe_by_meaning(scenes: ProtocolScenes, frame: Frame) -> None:
 
 
 def built_in() -> tuple[str, ...]:
-    """The built-in protocols that can be simulated, sorted."""
+    """Return the built-in protocols that can be simulated, sorted."""
     return tuple(sorted(_built_in()))
 
 
 def names() -> tuple[str, ...]:
-    """All protocols that can be simulated, built-in ones first; scenes of others are not loaded."""
+    """Return the protocols that can be simulated, built-in ones first; no scenes are loaded."""
     others = {point.name for point in _points()} - set(_built_in())
     return (*built_in(), *sorted(others))
 
@@ -282,7 +282,7 @@ def scenes_of(protocol: str) -> ProtocolScenes:
 
 
 def scenarios(protocols: Iterable[str]) -> dict[str, Scenario]:
-    """The scenarios in which only these protocols are seen, in the order of generation."""
+    """Return the scenarios that use only these protocols, in the order of generation."""
     chosen = set(protocols)
     found: dict[str, Scenario] = {}
     for name in sorted(chosen):

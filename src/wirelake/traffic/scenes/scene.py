@@ -153,7 +153,7 @@ class CodecSession:
 
 
 def _ignore(event: Any) -> None:
-    """Default event handler."""
+    """Ignore an event: the default handler."""
 
 
 @dataclass(eq=False)

@@ -64,7 +64,7 @@ class _Order:
         self._last_ns = 0
 
     def breaks(self, direction: int, ts_ns: int) -> None:
-        """Note that messages may be missing here."""
+        """Record that messages may be missing here."""
         self.trusted, self._awaited, self._last_ns = False, direction, ts_ns
 
     def feed(self, each: ReadMessage, ts_ns: int) -> None:
@@ -159,7 +159,7 @@ def calls(
     spans: list[ConnectionSpan],
     times: npt.NDArray[np.int64] | None,
 ) -> Rows:
-    """One row for each request and each orphan. `times` of the items, where there are faults."""
+    """Return a row for each request and each orphan. With faults, `times` has the items' times."""
     matching = _Matching()
     for each, ts_ns in _in_order(scene, times):
         if isinstance(each, ReadMessage):
@@ -273,7 +273,7 @@ def deliveries(
     facts: bool,
     times: npt.NDArray[np.int64] | None,
 ) -> Rows:
-    """One row for each notification.
+    """Return a row for each notification.
 
     `facts`: the capture has what was published. `times` of the items, where there are faults.
     """

@@ -58,7 +58,7 @@ def spans(packets: PacketTemplate) -> list[ConnectionSpan]:
 def connections(
     packets: PacketTemplate, scene: SceneRead, spans: list[ConnectionSpan], *, facts: bool
 ) -> Rows:
-    """One row for each connection. `facts`: the capture has the reason of a close."""
+    """Return a row for each connection. `facts`: the capture has the reason of a close."""
     before: dict[str, int] = {}
     rows: Rows = []
     for place, connection in enumerate(packets.template.connections):
@@ -143,7 +143,7 @@ def _from_messages(
 
 
 def tunnels(packets: PacketTemplate, scene: SceneRead, spans: list[ConnectionSpan]) -> Rows:
-    """One row for each tunnel."""
+    """Return a row for each tunnel."""
     found: dict[tuple[int, int], Row] = {}
     for each in scene.messages:
         key = each.frame.info.tunnel

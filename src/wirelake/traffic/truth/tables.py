@@ -87,7 +87,7 @@ def _counts(scene: SceneRead) -> Counter[MessageKind]:
 def _coverage(
     packets: PacketTemplate, scene: SceneRead, lost: frozenset[int], copies: Copies
 ) -> Rows:
-    """One row for each stream."""
+    """Return a row for each stream."""
     carried: dict[tuple[int, int], list[int]] = {}
     for n, item in enumerate(packets.items):
         if item.is_packet and n not in lost:

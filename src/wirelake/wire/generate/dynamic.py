@@ -41,7 +41,7 @@ __all__ = [
 
 
 def dynamic_reader(kind: m.Dynamic, structs: Structs) -> str:
-    """`read_<name>(buf, pos, end, depth, budget)`."""
+    """Return the reading function: `read_<name>(buf, pos, end, depth, budget)`."""
     cls, name = kind.cls.__name__, kind.name
     code = Code()
     code(
@@ -143,7 +143,7 @@ def _read_container(code: Code, kind: m.Dynamic, each: m.DynamicKind) -> None:
 
 
 def dynamic_writer(kind: m.Dynamic, structs: Structs) -> str:
-    """`write_<name>(value, depth, budget)`."""
+    """Return the writing function: `write_<name>(value, depth, budget)`."""
     cls, name = kind.cls.__name__, kind.name
     code = Code()
     code(f"def write_{name}(value: {cls}, depth: int, budget: list[int]) -> bytes:")

@@ -75,7 +75,9 @@ class HeadFrame:
         for part in self.tail:
             if not isinstance(part, m.Options | m.Body):
                 name = part.bits[0].name if isinstance(part, m.BitGroup) else part.name
-                raise self.error(name, "with options, only they and the body follow the length")
+                raise self.error(
+                    name, "with options, only these and the body may follow the length"
+                )
 
     def check_body(self, body: m.Body) -> None:
         """Raise DeclarationError for bodies that an encoder cannot distinguish."""
@@ -84,7 +86,7 @@ class HeadFrame:
                 name = alternative.layout.name
                 raise self.error(body.name, f"{name} has only a body; use that body here")
         if self.options is not None and body.directed:
-            raise self.error(body.name, "with options, bodies are the same in both directions")
+            raise self.error(body.name, "with options, bodies must be the same in both directions")
 
     def error(self, name: str, why: str) -> DeclarationError:
         return DeclarationError(f"{self.layout.cls.__qualname__}.{name}: {why}")

@@ -170,7 +170,7 @@ class Fields:
     # -- one field ---------------------------------------------------------------------------
 
     def add(self, name: str, form: str, label: str, *arguments: str, doc: str = "") -> None:
-        """`F["auth.token"] = ProtoField.string(...)`."""
+        """Add a field to the script: `F["auth.token"] = ProtoField.string(...)`."""
         full = f"wirelake.{self.protocol}.{self.names.claim(name, object())}"
         self._declare(full, form, label, doc)
         parts = [quote(full), quote(label), *arguments, *([quote(first_lines(doc))] if doc else [])]
@@ -448,7 +448,10 @@ class Types:
     # -- inside protobuf ---------------------------------------------------------------------
 
     def _protobuf(self, kind: m.Type) -> tuple[str, str]:
-        """As protobuf writes a type: 64-bit varints cut to their width, lengths before layouts."""
+        """Return the Lua expression of a type as protobuf writes it.
+
+        Varints of 64 bits are cut to their width; a length precedes a layout.
+        """
         length = self.of(m.Varint(64))
         match kind:
             case m.Varint(coding="zigzag"):

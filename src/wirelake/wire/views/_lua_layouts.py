@@ -89,7 +89,7 @@ class LayoutWriter:
         return [*lines, "    end", "  end", ""]
 
     def label(self, name: str) -> str:
-        """`auth.client_id`: the key of a field, and its name in problems."""
+        """Return the key of a field, also its name in problems, such as `auth.client_id`."""
         return f"{self.name}.{abbreviation(name)}"
 
     def quoted(self, name: str) -> str:
@@ -331,7 +331,7 @@ class LayoutWriter:
     # -- protobuf ----------------------------------------------------------------------------
 
     def _protobuf(self) -> None:
-        """Readers by key, and a loop that calls them."""
+        """Emit a table of readers by key, and a loop that calls them."""
         unknown = self.label(self.layout.unknown)
         if self.layout.unparsed:
             self.fields.bytes(unknown, self.layout.unknown, "Bytes that are ignored")

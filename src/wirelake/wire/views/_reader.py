@@ -123,7 +123,7 @@ class Reader:
         return _wide_nan(int.from_bytes(raw, kind.order)) if math.isnan(value) else value
 
     def boolean(self, kind: m.Bool) -> bool:
-        """One byte."""
+        """Read a byte as a boolean."""
         start = self.pos
         byte = self.take(1)[0]
         if kind.strict and byte > 1:
@@ -149,7 +149,7 @@ class Reader:
         return count
 
     def text(self, raw: bytes, mode: Literal["strict", "loose"], at: int) -> str:
-        """UTF-8, refused or kept when it is not valid."""
+        """Read UTF-8; invalid bytes are refused, or kept as surrogate escapes."""
         try:
             return raw.decode("utf-8", "strict" if mode == "strict" else "surrogateescape")
         except UnicodeDecodeError as error:
@@ -157,7 +157,7 @@ class Reader:
 
 
 def _wide_nan(bits: int) -> float:
-    """The double with the sign and payload of a 32-bit NaN; converting it would make it quiet."""
+    """Return the double with the sign and payload of a 32-bit NaN; a conversion makes it quiet."""
     sign, payload = bits >> 31, bits & (1 << 23) - 1
     wide = (sign << 11 | 0x7FF) << 52 | payload << 29
     return float(struct.unpack(">d", wide.to_bytes(8, "big"))[0])
@@ -172,7 +172,7 @@ _EMPTY: dict[str, Any] = {"int": None, "float": None, "text": None, "bytes": Non
 
 
 def readable(text: str) -> str:
-    """Text that has a UTF-8 form: what stood for an invalid byte becomes U+FFFD."""
+    """Return text that UTF-8 can encode; escaped invalid bytes become U+FFFD."""
     return _SURROGATE.sub("\ufffd", text)
 
 

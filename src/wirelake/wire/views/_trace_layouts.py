@@ -69,7 +69,7 @@ class LayoutTracer:
         return self.layout.cls(**self.values)
 
     def hide(self, index: int) -> None:
-        """Bytes that could not be read may belong to this part or a later one, and be secret."""
+        """Hide bytes that could not be read: they may belong to a secret field."""
         last = leaf = self.root.children[-1] if self.root.children else self.root
         while leaf.children and leaf.children[-1].error is not None:
             leaf = leaf.children[-1]

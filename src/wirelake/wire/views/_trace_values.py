@@ -233,7 +233,7 @@ class Tracer:
 
     @contextmanager
     def span(self, parent: Span, name: str, reader: Reader, **about: Any) -> Iterator[Span]:
-        """A child that covers what is read inside the block; keeps the error if that fails."""
+        """Add a child that covers the bytes read in the block, and its error if reading fails."""
         path = parent.path + (name if name.startswith("[") else f".{name}")
         span = Span(name, path, reader.pos, reader.pos, **about)
         parent.children.append(span)
@@ -291,7 +291,7 @@ class Tracer:
         return value
 
     def trailing(self, layout: m.Layout, reader: Reader, span: Span) -> None:
-        """Bytes after the last field; they may be secret if anything before them is."""
+        """Add the bytes after the last field; they may be secret if any field before them is."""
         reader.where = layout.name
         with self.span(span, "trailing", reader, inner=True, secret=has_secrets(layout)):
             raise reader.error("trailing_bytes")
@@ -329,7 +329,7 @@ class Tracer:
         return tuple(items)
 
     def item(self, kind: m.Type, reader: Reader, span: Span, index: int) -> Any:
-        """One item of a list."""
+        """Read an item of a list."""
         with self.span(span, f"[{index}]", reader, secret=span.secret) as child:
             child.value = self.value(kind, reader, child)
             return child.value
@@ -343,7 +343,7 @@ class Tracer:
     # -- rows --------------------------------------------------------------------------------
 
     def rows(self, kind: m.Rows, reader: Reader, span: Span) -> tuple[Any, ...]:
-        """Rows up to the end row."""
+        """Read rows up to the end row."""
         rows: list[Any] = []
         start, where = reader.pos, reader.where
         limit = MESSAGE_LIMIT if self.limit is None else self.limit
@@ -366,7 +366,7 @@ class Tracer:
                     raise reader.error("too_many")
 
     def row_head(self, kind: m.Rows, reader: Reader, row: Span) -> tuple[int, int]:
-        """Tag and size of a row."""
+        """Read the tag and the size of a row."""
         reader.need(kind.tag.size + kind.size.size)
         with self.span(row, "type", reader, inner=True) as part:
             part.value = tag = reader.fixed_int(kind.tag)
@@ -401,7 +401,7 @@ class Tracer:
 
     @staticmethod
     def row_size(layout: m.Layout, reader: Reader) -> None:
-        """A row of fixed size has that size."""
+        """Check the size of a row whose layout has a fixed size."""
         if layout.fixed_size is not None and reader.left != layout.fixed_size:
             reader.where = layout.name
             raise reader.error("bad_length")

@@ -67,7 +67,7 @@ def protocol_schema(protocol: Protocol, dialect: str | None = None) -> pa.Schema
 
 
 def to_table(layout: m.Layout, values: Iterable[Any], *, reveal: bool = False) -> pa.Table:
-    """Decoded messages as a table."""
+    """Return decoded messages as a table."""
     records = [to_record(layout, value, reveal=reveal) for value in values]
     return pa.Table.from_pylist(records, schema=schema(layout))
 

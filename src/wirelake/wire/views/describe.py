@@ -35,7 +35,7 @@ _LINE_START = re.compile(r"^(\s*)(#{1,6}\s|%|\+\+\+|:::|\(.*\)=)", re.MULTILINE)
 
 
 def prose(text: str) -> str:
-    """Documentation as Markdown: code and emphasis stay, the rest is only text."""
+    """Return documentation as Markdown; only code and emphasis keep their markup."""
     parts, last = [], 0
     for found in _CODE.finditer(text):
         parts += [_escape(text[last : found.start()]), found[0]]
@@ -49,7 +49,7 @@ def _escape(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """Text between backticks, as many as it takes."""
+    """Return text as Markdown code, between enough backticks."""
     longest = max((len(run) for run in re.findall("`+", text)), default=0)
     fence = "`" * (longest + 1)
     pad = " " if longest or text != text.strip() else ""
@@ -57,7 +57,7 @@ def code(text: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """The lines of a table. A border inside a cell is escaped, in code too: tables come first."""
+    """Return the lines of a table; `|` in a cell is escaped, also in code."""
     yield "| " + " | ".join(head) + " |"
     yield "|" + "---|" * len(head)
     for row in rows:
@@ -75,13 +75,13 @@ def anchor(*words: str) -> str:
 
 
 def hexadecimal(number: int) -> str:
-    """0x0A: an even number of digits."""
+    """Return hexadecimal digits, two for each byte: `0x0A`."""
     digits = f"{number:X}"
     return f"0x{digits.zfill(len(digits) + len(digits) % 2)}"
 
 
 def literal(data: bytes) -> str:
-    """Constant bytes: as text where they are text, else as hexadecimal digits."""
+    """Return constant bytes as text where they are text, else as hexadecimal digits."""
     if data and all(0x21 <= byte < 0x7F for byte in data) and len(data) > 1:
         return code(data.decode("ascii"))
     return code(data.hex(" "))
@@ -93,7 +93,7 @@ _CODINGS = {"unsigned": "unsigned", "zigzag": "signed, zigzag", "twos": "signed,
 
 
 def type_words(kind: m.Type) -> str:
-    """What a value is, in words."""
+    """Return a description of a type of values."""
     match kind:
         case m.Int():
             return _int_words(kind)
@@ -123,7 +123,7 @@ def type_words(kind: m.Type) -> str:
 
 
 def kind_words(kind: m.DynamicKind) -> str:
-    """What a self-describing value of one kind is, in words."""
+    """Return a description of one kind of self-describing value."""
     match kind.type:
         case None:
             return "nothing"

@@ -43,7 +43,7 @@ def to_json(
 def from_json(
     layout: m.Layout, data: Any, *, write: Callable[[m.Layout, Any], bytes] | None = None
 ) -> Any:
-    """The message that an object describes. Raises EncodeError `bad_value`, naming the field.
+    """Return the message of an object. Raises EncodeError `bad_value`, naming the field.
 
     A field that holds another layout once a transform is undone may be given as that layout's
     object instead of bytes; `write` then makes the bytes, in the clear.
@@ -440,7 +440,7 @@ def text_in(data: Any, path: str) -> str:
 
 
 def bytes_in(data: Any, path: str) -> bytes:
-    """Bytes, from hexadecimal text."""
+    """Return bytes, from hexadecimal text."""
     _refuse_mask(data, path)
     if not isinstance(data, str):
         raise bad(path, f"expected bytes as a hexadecimal string, got {_what(data)}")

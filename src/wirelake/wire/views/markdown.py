@@ -298,7 +298,7 @@ class Page:
                     yield from _orders_in(option.type)
 
     def limits(self) -> Iterator[list[str]]:
-        """[where, limit]; a limit of one dialect alone names it."""
+        """Return (where, limit) pairs; a limit of only one dialect names it."""
         found: dict[tuple[str, str], list[str]] = {}
         for dialect, layouts in self.models.items():
             for layout in layouts:
@@ -354,7 +354,7 @@ def _limits_of(layout: m.Layout, part: m.Part) -> Iterator[tuple[str, str]]:
 
 
 def layout_lines(page: Page, variants: list[tuple[str, m.Layout]]) -> Iterator[str]:
-    """Heading, documentation and tables of a layout; one table where its dialects agree."""
+    """Return heading, documentation and tables of a layout; one table for equal dialects."""
     _, layout = variants[0]
     yield from (f"({anchor(page.name, layout.name)})=", f"### {code(layout.name)}", "")
     if layout.doc:

@@ -60,7 +60,7 @@ def _with_body(layout: m.Layout, body: m.Body, found: m.Alternative) -> SearchSt
 
 
 def _stored(layout: m.Layout, tag: int | None = None) -> dict[str, SearchStrategy[Any]]:
-    """Everything a layout stores but its body."""
+    """Return strategies of all stored fields of a layout except its body."""
     fields: dict[str, SearchStrategy[Any]] = {}
     for part in layout.parts:
         match part:
@@ -200,7 +200,7 @@ def _lists(kind: m.Many) -> SearchStrategy[tuple[Any, ...]]:
 
 
 def _short(kind: m.Type) -> SearchStrategy[Any]:
-    """Values of a type that take few bytes, to have very many of."""
+    """Return values of a type that take few bytes, for very long lists."""
     if not isinstance(kind, m.Blob):
         return _value(kind)
     size = min(4, _most(kind.length))
@@ -273,7 +273,7 @@ def _protobuf(layout: m.Layout) -> SearchStrategy[Any]:
 
 
 def _unknown_fields(known: Sequence[int]) -> SearchStrategy[bytes]:
-    """Fields with other numbers, one after the other."""
+    """Return encoded fields with unknown numbers."""
     spare = [n for n in (*range(1, 20), 1000, 2047, 2048, 99_999, (1 << 29) - 1) if n not in known]
     numbers = st.sampled_from(spare)
     field = st.one_of(
