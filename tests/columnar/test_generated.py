@@ -105,7 +105,7 @@ def test_kernels_work_when_neither_cache_nor_installation_can_be_written(tmp_pat
     )
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).is_relative_to(tmp_path)
-    assert list(tmp_path.rglob("kernels/**/*.nbi"))
+    assert list(tmp_path.rglob("kernels/**/*.nbc"))
 
 
 def test_a_protocol_of_another_package_has_kernels_as_well() -> None:

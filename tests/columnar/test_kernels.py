@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from wirelake.columnar.tcp import pieces
 
@@ -53,20 +54,29 @@ def test_a_real_capture_needs_no_other_signature(tmp_path: Path) -> None:
     assert len(several) == 18
 
 
-def test_a_stale_cache_that_names_a_missing_class_is_ignored(tmp_path: Path) -> None:
-    source = """
+_TUPLE = """
 from typing import NamedTuple
 import numpy as np
 from wirelake.columnar.jit.options import kernel
 class {name}(NamedTuple):
-    numbers: np.ndarray
+    {first}: np.ndarray
+    {second}: np.ndarray
 @kernel
 def add(given):
-    return given.numbers[0] + 1
-print(add({name}(np.zeros(1, np.int64))))
+    return given.first[0] + 1
+print(add({name}(first=np.zeros(1, np.int64), second=np.ones(1, np.int64))))
 """
-    for name in ("Before", "After"):
-        (tmp_path / "main_part.py").write_text(source.format(name=name), encoding="utf-8")
+
+
+def test_a_cached_kernel_is_not_used_for_a_tuple_with_another_name_or_order(tmp_path: Path) -> None:
+    for name, fields in (
+        ("Before", "first second"),
+        ("After", "first second"),
+        ("After", "second first"),
+    ):
+        first, second = fields.split()
+        text = _TUPLE.format(name=name, first=first, second=second)
+        (tmp_path / "main_part.py").write_text(text, encoding="utf-8")
         assert _run(tmp_path) == "1\n"
 
 
@@ -102,6 +112,55 @@ def test_a_cached_kernel_is_used_until_a_helper_or_constant_changes(tmp_path: Pa
         assert (int(result), int(found)) == (factor + constant, hits)
         digests.append(digest)
     assert len(set(digests)) == 3
+
+
+_ENDED = """
+import os
+from pathlib import Path
+def end_at(number, of=os.replace):
+    def replace(*names):
+        left.append(0)
+        if len(left) > number:
+            os._exit(0)
+        of(*names)
+    left = []
+    os.replace = Path.replace = replace
+"""
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_process_that_is_ended_while_it_saves_leaves_no_old_kernel(
+    tmp_path: Path, number: int
+) -> None:
+    """Numba saved an index of the new kernel before its machine code."""
+    main, other = tmp_path / "main_part.py", tmp_path / "other.py"
+    main.write_text(_KERNEL, encoding="utf-8")
+    other.write_text(_OTHER.format(constant=10, factor=2), encoding="utf-8")
+    assert _run(tmp_path).startswith("12 ")
+    other.write_text(_OTHER.format(constant=10, factor=3), encoding="utf-8")
+    for ended in (f"{_ENDED}end_at({number})\n", ""):
+        main.write_text(ended + _KERNEL, encoding="utf-8")
+        printed = _run(tmp_path)
+    assert printed.startswith("13 ")
+
+
+def test_a_damaged_file_is_compiled_again_and_old_files_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "main_part.py").write_text(_KERNEL, encoding="utf-8")
+    names = []
+    for factor in (2, 3):
+        (tmp_path / "other.py").write_text(
+            _OTHER.format(constant=10, factor=factor), encoding="utf-8"
+        )
+        assert _run(tmp_path).split()[:2] == [str(10 + factor), "0"]
+        names.append({path.name for path in (tmp_path / "cache").rglob("*.*")})
+    assert len(names[0]) == len(names[1]) == len(names[0] | names[1]) / 2 > 0
+    for path in (tmp_path / "cache").rglob("*.nbc"):
+        path.write_bytes(b"")
+    assert _run(tmp_path).split()[:2] == ["13", "0"]
+    assert _run(tmp_path).split()[:2] == ["13", "1"]
 
 
 def _run(folder: Path) -> str:

@@ -5,7 +5,7 @@ The options, and what each is for:
 - `cache`: compiled once per user, not once per process: compiling all kernels takes most of a
   minute, loading a cached one about a second with imports. A cached kernel is used as long as
   `digest` is the same: Numba's own rule, the time and size of the kernel's file, misses helpers
-  and constants of other files.
+  and constants of other files. Numba's files are replaced, too (`_KernelFiles`).
 - `nogil`: a kernel runs in parallel with Python, such as the thread that writes Parquet.
 - `error_model="numpy"`: no test for a division by zero, which would have to raise.
 - `boundscheck=False`: kernels check lengths and counts that come from the wire; indices computed
@@ -18,16 +18,24 @@ The options, and what each is for:
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
-from collections.abc import Callable
+import os
+import pickle
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+import numba
 import numpy as np
-from numba import njit
+from numba import njit, types
 from numba.core import config
 from numba.core.dispatcher import Dispatcher
+from numba.core.serialize import dumps
 
 from .mode import kernel_folder
 
@@ -49,26 +57,69 @@ def compiled(function: Callable[..., Any], *, inline: bool) -> Any:
     """Return a function that is compiled at its first call, or loaded from the cache."""
     options = {**_OPTIONS, "forceinline": True} if inline else _OPTIONS
     found = njit(**options)(function)
-    _check_cache_by_digest(found)
+    found._cache._cache_file = _KernelFiles(function, found._cache.cache_path)
     return found
 
 
-def _check_cache_by_digest(dispatcher: Any) -> None:
-    """Use the cache of a kernel as long as its digest is the same."""
-    cache_file = dispatcher._cache._cache_file
-    load = cache_file._load_index
+class _KernelFiles:
+    """The files of one kernel, one for each digest and signature: what Numba calls a cache file.
 
-    def load_index() -> Any:
-        # Now, not when the kernel is declared: helpers may stand below it.
-        cache_file._source_stamp = digest(dispatcher.py_func)
+    Numba writes an index first, then numbered files. A process that was ended between the two, or
+    that compiled the sources of before an upgrade at the same time, left old machine code under a
+    new index. Here a name says all that the content depends on, so a file is right or absent.
+    """
+
+    def __init__(self, function: Callable[..., Any], folder: str):
+        self._function, self._folder = function, Path(folder)
+        module = Path(function.__code__.co_filename).stem
+        self._name = re.sub(r"[<>]", "", f"{module}.{function.__qualname__}")
+
+    def load(self, key: tuple[Any, ...]) -> Any:
+        """Return what was saved for a signature, or None."""
         try:
-            return load()
-        except (AttributeError, ImportError):
-            # Numba reads the whole index before it compares the stamp. After an upgrade in which a
-            # class was renamed, a stale index would raise instead of being replaced.
-            return {}
+            return pickle.loads(self._path(key).read_bytes())
+        except Exception:
+            # No such file, or one that is not complete after a power failure, or that needs a class
+            # of before: pickle may raise anything. It is compiled again, and replaced.
+            return None
 
-    cache_file._load_index = load_index
+    def save(self, key: tuple[Any, ...], data: Any) -> None:
+        """Save machine code for a signature, and remove that of other sources."""
+        path = self._path(key)
+        written = path.with_suffix(f".{os.getpid()}.tmp")
+        try:
+            written.write_bytes(dumps(data))  # type: ignore[no-untyped-call]
+            written.replace(path)
+            for other in set(self._all()) - set(self._all(digest(self._function))):
+                other.unlink(missing_ok=True)
+        except OSError:  # a full disk, for example: the kernel is compiled, only not kept
+            with contextlib.suppress(OSError):
+                written.unlink()
+
+    def flush(self) -> None:
+        """Remove all."""
+        for path in self._all():
+            path.unlink(missing_ok=True)
+
+    def _all(self, source: str = "") -> Iterator[Path]:
+        return self._folder.glob(f"{self._name}-{source[:16]}*.nbc")
+
+    def _path(self, key: tuple[Any, ...]) -> Path:
+        # Now, not when the kernel is declared: helpers may stand below it.
+        source = digest(self._function)
+        # The types of tuples with names do not contain their fields' order.
+        fields = [kind.fields for each in key[0] for kind in _named_tuples(each)]
+        version = (sys.version_info[:2], numba.__version__, _OPTIONS)
+        call = hashlib.sha256(repr((key, fields, version)).encode()).hexdigest()
+        return self._folder / f"{self._name}-{source[:16]}-{call[:16]}.nbc"
+
+
+def _named_tuples(kind: Any) -> Iterator[Any]:
+    """Yield the types of named tuples in the type of an argument."""
+    if isinstance(kind, types.BaseNamedTuple):
+        yield kind
+    for each in getattr(kind, "types", ()):
+        yield from _named_tuples(each)
 
 
 @functools.cache
