@@ -21,8 +21,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
-import pickle
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -34,8 +32,8 @@ import numba
 import numpy as np
 from numba import njit, types
 from numba.core import config
+from numba.core.caching import IndexDataCacheFile
 from numba.core.dispatcher import Dispatcher
-from numba.core.serialize import dumps
 
 from .mode import kernel_folder
 
@@ -61,40 +59,37 @@ def compiled(function: Callable[..., Any], *, inline: bool) -> Any:
     return found
 
 
-class _KernelFiles:
+class _KernelFiles(IndexDataCacheFile):
     """The files of one kernel, one for each digest and signature: what Numba calls a cache file.
 
     Numba writes an index first, then numbered files. A process that was ended between the two, or
     that compiled the sources of before an upgrade at the same time, left old machine code under a
-    new index. Here a name says all that the content depends on, so a file is right or absent.
+    new index. Here a name says all that the content depends on, so a file is right or absent. Only
+    how a file is written and read is Numba's.
     """
 
     def __init__(self, function: Callable[..., Any], folder: str):
         self._function, self._folder = function, Path(folder)
         module = Path(function.__code__.co_filename).stem
         self._name = re.sub(r"[<>]", "", f"{module}.{function.__qualname__}")
+        super().__init__(folder, self._name, None)  # type: ignore[no-untyped-call]
 
     def load(self, key: tuple[Any, ...]) -> Any:
         """Return what was saved for a signature, or None."""
         try:
-            return pickle.loads(self._path(key).read_bytes())
+            return self._load_data(self._file(key))  # type: ignore[no-untyped-call]
         except Exception:
             # No such file, or one that is not complete after a power failure, or that needs a class
-            # of before: pickle may raise anything. It is compiled again, and replaced.
+            # of an earlier version: any error. It is compiled again, and the file replaced.
             return None
 
     def save(self, key: tuple[Any, ...], data: Any) -> None:
         """Save machine code for a signature, and remove that of other sources."""
-        path = self._path(key)
-        written = path.with_suffix(f".{os.getpid()}.tmp")
-        try:
-            written.write_bytes(dumps(data))  # type: ignore[no-untyped-call]
-            written.replace(path)
+        # A full disk, for example: the kernel is compiled, only not kept.
+        with contextlib.suppress(OSError):
+            self._save_data(self._file(key), data)  # type: ignore[no-untyped-call]
             for other in set(self._all()) - set(self._all(digest(self._function))):
                 other.unlink(missing_ok=True)
-        except OSError:  # a full disk, for example: the kernel is compiled, only not kept
-            with contextlib.suppress(OSError):
-                written.unlink()
 
     def flush(self) -> None:
         """Remove all."""
@@ -104,14 +99,14 @@ class _KernelFiles:
     def _all(self, source: str = "") -> Iterator[Path]:
         return self._folder.glob(f"{self._name}-{source[:16]}*.nbc")
 
-    def _path(self, key: tuple[Any, ...]) -> Path:
+    def _file(self, key: tuple[Any, ...]) -> str:
         # Now, not when the kernel is declared: helpers may stand below it.
         source = digest(self._function)
         # The types of tuples with names do not contain their fields' order.
         fields = [kind.fields for each in key[0] for kind in _named_tuples(each)]
         version = (sys.version_info[:2], numba.__version__, _OPTIONS)
         call = hashlib.sha256(repr((key, fields, version)).encode()).hexdigest()
-        return self._folder / f"{self._name}-{source[:16]}-{call[:16]}.nbc"
+        return f"{self._name}-{source[:16]}-{call[:16]}.nbc"
 
 
 def _named_tuples(kind: Any) -> Iterator[Any]:
