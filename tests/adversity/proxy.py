@@ -69,8 +69,7 @@ class Proxy:
                 task.cancel()
             await asyncio.wait(under_way)
         # A task that was cancelled before its first step has closed nothing.
-        for writer in self._taken_writers:
-            await _reset(writer)
+        await _reset(*self._taken_writers)
 
     # -- one connection ----------------------------------------------------------------------
 
@@ -94,8 +93,7 @@ class Proxy:
         except* (OSError, _CutError):
             pass
         finally:
-            for writer in (back, on):
-                await _reset(writer)
+            await _reset(back, on)
 
     def _allowance(self) -> list[int]:
         """Return the bytes that a connection may carry before it is cut."""
@@ -136,7 +134,11 @@ class _CutError(Exception):
     """The connection is cut."""
 
 
-async def _reset(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-    with suppress(OSError):
-        await writer.wait_closed()
+async def _reset(*writers: asyncio.StreamWriter) -> None:
+    # All are aborted before any is waited for: a task that is cancelled while it waits would
+    # leave the others open.
+    for writer in writers:
+        writer.transport.abort()
+    for writer in writers:
+        with suppress(OSError):
+            await writer.wait_closed()
