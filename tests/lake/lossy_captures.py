@@ -5,8 +5,8 @@ segments, splits some of them, lets connections use a port again without closing
 damages what a capture would show: segments are lost, late, captured twice (also with other bytes),
 cut by the snap length or corrupted, and connections are reset while the other end still sends.
 Idle times of more than 10 and 60 s are inserted, because readers give up holes and forget closed
-connections by capture time. Everything follows from the seed. Each packet has a time of its own,
-and times ascend.
+connections by capture time. Times ascend; in half of the captures they are whole microseconds, as
+tcpdump writes them, so that packets have equal times. Everything follows from the seed.
 """
 
 from __future__ import annotations
@@ -75,9 +75,10 @@ def write_lossy(path: Path, clean: Path, seed: int) -> list[str]:
     write_tunnels(tunnels, rng, links=3, tunnels=4, events=rng.choice([40, 120]))
     found = _split(_merged([*_sent(captures), *_sent([tunnels])]), rng)
     found = _with_idle_times(_damaged(_ports_used_again(found, rng), rng), rng)
+    nano = seed % 2 == 0
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("wb") as out:
-        writer = PcapWriter(out, link=LINK_RAW, nano=True)
+        writer = PcapWriter(out, link=LINK_RAW, nano=nano)
         for each in found:
             writer.packet(each.ts_ns, *each.packet())
     return [str(path) for path in sorted(clean.glob("*.keys"))]

@@ -221,12 +221,12 @@ def test_a_folder_of_somebody_else_is_left_alone(capture: Path, files: list[str]
     root = root_of(capture)
     root.mkdir()
     (root / "notes.txt").write_text("mine")
-    with pytest.raises(LakeError, match="not a lake that --keep made"):
+    with pytest.raises(LakeError, match="not a lake created by --keep"):
         kept_of(capture)
     (root / "notes.txt").unlink()
     root.rmdir()
     run_here(root, Path(files[0]).parent, settle_s=0)
-    with pytest.raises(LakeError, match="not a lake that --keep made"):
+    with pytest.raises(LakeError, match="not a lake created by --keep"):
         kept_of(capture)
 
 

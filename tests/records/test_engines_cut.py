@@ -131,3 +131,8 @@ def test_the_order_at_one_time() -> None:
 
 def _one_of_each() -> list[Event]:
     return [closed(5), ask(5), answer(5), fault(5), Fact(5, "publish"), Opened(5, 1)]
+
+
+def test_links_of_a_tunnel_at_one_time() -> None:
+    found: list[Event] = [ask(5, 1, tunnel_link=link) for link in (9, 4)]
+    assert in_order(found) == found[::-1]

@@ -77,5 +77,5 @@ def test_a_scene_knows_its_numbers_again() -> None:
 def test_a_block_has_an_end() -> None:
     numbers = Numbers(0)
     numbers.take(BLOCK)
-    with pytest.raises(ValueError, match="only 8192 numbers"):
+    with pytest.raises(ValueError, match="more than 8192 numbers"):
         numbers.take()

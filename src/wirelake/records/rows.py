@@ -135,7 +135,9 @@ def in_order(events: Iterable[Event]) -> list[Event]:
     """Sort events into the order that engines expect; the sort is stable.
 
     The end of a connection comes after all its other events: bytes that were captured out of order
-    may complete a message after the second FIN. Facts after the end come last.
+    may complete a message after the second FIN. Facts after the end come last. At one and the same
+    time the number of the connection decides: a tunnel has events of several links, and in which
+    order readers yield those depends on how the links are shared among processes.
     """
     every = list(events)
     ends: dict[int, int] = {}
@@ -148,14 +150,16 @@ def in_order(events: Iterable[Event]) -> list[Event]:
             at = getattr(event, "tunnel_link", None) or event.connection
             last[at] = max(event.ts_ns, last.get(at, event.ts_ns))
 
-    def place(event: Event) -> tuple[int, int, int]:
+    def place(event: Event) -> tuple[int, int, int, int]:
+        connection = getattr(event, "tunnel_link", None) or event.connection or 0
         if isinstance(event, Closed):
-            return last[event.connection], _RANK[Closed], event.ts_ns
+            return last[event.connection], _RANK[Closed], connection, event.ts_ns
         if isinstance(event, Fact) and event.connection is not None:
             end_ns = ends.get(event.connection, event.ts_ns)
             if event.ts_ns > end_ns:
-                return max(event.ts_ns, last[event.connection]), _AFTER_END, event.ts_ns
-        return event.ts_ns, _RANK[type(event)], event.ts_ns
+                found = max(event.ts_ns, last[event.connection])
+                return found, _AFTER_END, connection, event.ts_ns
+        return event.ts_ns, _RANK[type(event)], connection, event.ts_ns
 
     return sorted(every, key=place)
 

@@ -211,7 +211,7 @@ class Scalar:
         self, protocol: Protocol, frame: Frame, direction: Direction, connection: int
     ) -> Outcome:
         """Return the rows of a decoded frame."""
-        arrival = frame.pieces[-1].delivered
+        arrival = frame.known
         size = len(frame.raw)
         try:
             decrypted = self.decryptor(protocol, connection, frame.known).decrypt(
