@@ -96,6 +96,7 @@ def _slices(connection: Any, ways: Any) -> Slices:
         stops=places,
         directions=ways.astype(np.uint8),
         ts_ns=places,
+        arrival=places,
         connection=connection,
     )
 
