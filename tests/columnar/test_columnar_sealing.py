@@ -260,6 +260,17 @@ def test_items_of_a_list_are_opened(tmp_path: Path) -> None:
     assert coverage["undecryptable_bytes"] > 0
 
 
+def test_a_list_before_the_sign_on_stays_sealed(tmp_path: Path) -> None:
+    """Also when a notification after it, which kernels decode first, was opened before."""
+    call = Call(PORT).open().say("s2c", listed(sealed_content(0)))
+    call.say("c2s", COMET_PROTOCOL.encode(comet.Auth(client_id="phone", token="t")))
+    call.say("s2c", pushed(1)).close()
+    path = write(tmp_path / "a.pcap", call.packets)
+    log = key_log(tmp_path / "keys.jsonl", client_id="phone", content_key=KEY.hex())
+    assert differences([str(path)], keys=[str(log)]) == []
+    assert [sealed for sealed, _ in bodies(path, log)] == [True, False, False]
+
+
 def test_bodies_without_a_mark_are_opened_by_both_readers(tmp_path: Path) -> None:
     path = tmp_path / "a.pcap"
     content = HipushContent(bytes(8), legacy_hipush=True)

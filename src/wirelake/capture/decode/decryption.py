@@ -253,9 +253,15 @@ class Decryptor:
         self._stages = _staged(describer.protocol, describer.dialect)
         self._model = describer.protocol.model(describer.dialect)
 
-    def add_selector(self, field: str, value: str) -> None:
-        """Add a key selector that another reader found for this connection."""
-        self._select((self._describer.protocol.name, field, value))
+    def use_selector(self, found: tuple[str, str] | None) -> None:
+        """Use the key selector (a field and its value) that messages so far have named; None: they
+        have not named any."""
+        # Between the connection's id, which is the most specific, and the keys for all connections.
+        # A new sign-on replaces the selector of an earlier one.
+        named = [] if found is None else [(self._describer.protocol.name, *found)]
+        if named != self._selectors[1:-1]:
+            self._selectors[1:-1] = named
+            self._version = -1
 
     def decrypt(self, message: Any, raw: bytes, direction: Direction) -> Decrypted:
         """Decrypt the sealed parts of a message. Raises WireError when keys are known and none
@@ -296,7 +302,7 @@ class Decryptor:
         if self._selector_name is not None:
             value = self._describer.key_name(message)
             if value is not None:
-                self.add_selector(self._selector_name, value)
+                self.use_selector((self._selector_name, value))
         if self._version != self._ring.version:
             self._version = self._ring.version
             keys = self._ring.candidates(self._selectors)
@@ -304,13 +310,6 @@ class Decryptor:
             if keys != self._keys or not self._openers:
                 self._keys = keys
                 self._create_all()
-
-    def _select(self, selector: Selector) -> None:
-        if selector not in self._selectors:
-            # Between the connection's id, which is the most specific, and the keys for all
-            # connections. A new sign-on replaces the selector of an earlier one.
-            self._selectors[1:-1] = [selector]
-            self._version = -1
 
     def save(self) -> DecryptorState | None:
         """Return the state to continue later, or None when there is none."""

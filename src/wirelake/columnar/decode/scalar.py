@@ -253,9 +253,9 @@ class Scalar:
                 self._decryptors[connection].restore(self._saved.pop(connection))
         found = self._decryptors[connection]
         keys = self.keys.get(protocol.name)
-        known = None if keys is None else keys.name_at(connection, arrival)
-        if known is not None:
-            found.add_selector(*known)
+        if keys is not None:
+            # Also when none was named by then: bodies of later messages may be opened first.
+            found.use_selector(keys.name_at(connection, arrival))
         return found
 
     def forget(self, connections: Iterable[int]) -> None:
