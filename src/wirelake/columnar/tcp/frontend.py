@@ -27,7 +27,7 @@ from wirelake.capture.decode.protocol_selector import OPEN_FACT
 from wirelake.capture.decode.streams import SEARCH_NS
 from wirelake.capture.format.constants import Limits
 from wirelake.capture.format.items import Fact, Secrets
-from wirelake.capture.tcp.assembly import OVERDUE_NS, RST, WAITING_NS, SourceClock
+from wirelake.capture.tcp.assembly import RST, WAITING_NS, SourceClock
 from wirelake.capture.tcp.connections import LIMIT
 
 from ..scan.blocks import TS
@@ -37,7 +37,7 @@ from ..scan.scanner import FileItem, PacketRows, Scanner
 from ..state_format import batch_of
 from . import flows, stream_order
 from .gather import Gathered, gather
-from .packets import Packets
+from .packets import Packets, advance_clock
 from .pieces import Carry, join_carries
 from .reassembly import Reassembler
 from .state import CONNECTION_COLUMNS, STREAM_COLUMNS, FrontState, RestoredFront
@@ -331,14 +331,9 @@ class FrontEnd:
         """Advance the clock by all packets of a window."""
         if not packets.count:
             return
-        clock, times = self._clock, packets.packet_i64[TS, : packets.count]
-        earlier = np.minimum(times, np.append(clock.last_ns, times[:-1]))
-        reached = np.maximum.accumulate(np.append(clock.now_ns, earlier))[1:]
-        later = np.maximum(times, np.append(clock.last_ns, times[:-1]))
-        if (reached - later > OVERDUE_NS).any():  # it goes back, which is rare
-            reached = np.array([clock.advance(ts_ns) for ts_ns in times.tolist()], np.int64)
-        self._clock = SourceClock(int(reached[-1]), int(times[-1]))
-        packets.reached_ns = reached
+        times = packets.packet_i64[TS, : packets.count]
+        advance_clock(times, self._clock.now_ns, self._clock.last_ns, packets.reached_ns)
+        self._clock = SourceClock(int(packets.reached_ns[-1]), int(times[-1]))
 
     def _begin_window(self) -> None:
         """Apply what the caller kept and dropped of the last window, and free its buffers.

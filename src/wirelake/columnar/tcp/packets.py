@@ -1,4 +1,4 @@
-"""`Packets`: the packets of a window as columns, and kernels that fetch the end of a stream."""
+"""`Packets`: the packets of a window as columns, and kernels that read them in Python's place."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from .stream_order import follow_run
 __all__ = [
     "AssemblerInput",
     "Packets",
+    "advance_clock",
     "tail",
     "tail_before",
 ]
@@ -61,7 +62,7 @@ class Packets:
         self.stream = np.empty(count, np.int32)
         self.in_order = np.empty(count, np.uint8)
         """Whether the payload was next in its stream."""
-        self.reached_ns = np.zeros(count, np.int64)
+        self.reached_ns = np.empty(count, np.int64)
         """The time that the capture has reached with each packet; see `SourceClock`."""
         self.previous = np.empty(count, np.int32)
         """For streams with an assembler: the packet with payload before this one, or -1."""
@@ -142,6 +143,22 @@ class Packets:
         target = np.empty(size, np.uint8)
         start = tail_before(i, self.previous, self.data, self.header_i64, self.header_i32, target)
         return target[start:].tobytes()
+
+
+# -- the time that the capture has reached -------------------------------------------------------
+
+
+@kernel
+def advance_clock(
+    ts_ns: NDArray[np.int64], now_ns: int, last_ns: int, reached_ns: NDArray[np.int64]
+) -> None:
+    """Fill `reached_ns` with what `SourceClock.advance` returns for each packet."""
+    now, last = now_ns, last_ns
+    for i in range(len(ts_ns)):
+        later = max(ts_ns[i], last)
+        now = later if now - later > OVERDUE_NS else max(now, min(ts_ns[i], last))
+        last = ts_ns[i]
+        reached_ns[i] = now
 
 
 # -- the last bytes of a stream, for assemblers --------------------------------------------------
