@@ -22,6 +22,7 @@ from wirelake.capture.decode.protocol_selector import ProtocolChooser, RecordedP
 from wirelake.capture.decode.streams import SEARCH_NS
 from wirelake.wire.protocol import Protocol
 
+from ..jit.options import S, U, kernel
 from ..tcp.frontend import FrontEnd
 from ..tcp.pieces import ARRIVAL, PIECE_TS, START
 from ..tcp.tracker import both_streams
@@ -136,11 +137,10 @@ class ProtocolSelector:
 
     def _choose_begun(self, window: Window) -> None:
         """Assign protocols to connections that begin in this window, by recording or by port."""
-        begun = np.flatnonzero(window.stream >= 0)
-        # The first packet of each connection that has no choice yet.
-        begun = begun[self._coverage.entries["protocol"][window.stream[begun]] == UNSEEN]
-        connections, first = np.unique(window.stream[begun] >> 1, return_index=True)
-        recorded = self._by_recording(window, connections, begun[first])
+        first = np.empty(len(window.stream), np.int64)
+        first = first[: _first_packets(window.stream, self._coverage.entries["protocol"], first)]
+        connections = window.stream[first] >> 1
+        recorded = self._by_recording(window, connections, first)
         configured, default = self._by_port(2 * connections)
         by_port = np.where(recorded == UNDECIDED, default, recorded)
         self._set(connections, np.where(configured == UNDECIDED, by_port, configured))
@@ -158,8 +158,8 @@ class ProtocolSelector:
         if not facts and not recorded:
             return found
         ids = self._front.streams.recorded(2 * connections)
-        for index in np.argsort(first).tolist():
-            while facts and facts[0][0] <= first[index]:
+        for index, packet in enumerate(first.tolist()):
+            while facts and facts[0][0] <= packet:
                 recorded.add(facts.popleft()[1])
             named = recorded.of(int(ids[index]) or None)
             if named is not None:
@@ -194,6 +194,25 @@ class ProtocolSelector:
         for each in self.all:
             if each.keys is not None:
                 each.keys.forget(connections)
+
+
+@kernel
+def _first_packets(
+    stream: NDArray[np.int32], protocol: NDArray[np.int16], first: NDArray[np.int64]
+) -> int:
+    """List the first packet of each connection that begins; return how many there are.
+
+    Their streams become undecided.
+    """
+    count = 0
+    for i in range(len(stream)):
+        number = S(stream[i])
+        if number >= 0 and protocol[U(number)] == UNSEEN:
+            protocol[U(number)] = UNDECIDED
+            protocol[U(number ^ 1)] = UNDECIDED
+            first[U(count)] = i
+            count += 1
+    return count
 
 
 def sniff(

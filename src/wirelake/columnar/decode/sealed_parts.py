@@ -198,9 +198,15 @@ class ConnectionKeys:
 
     def _learn(self, connection: int, arrival: int, field: str, value: str | bytes) -> None:
         name = field, value.hex() if isinstance(value, bytes) else value
+        known = self._namings.get(connection)
+        if known is None:  # the usual case: the first one of a connection in this window
+            before = self.key_names.get(connection)
+            if before != name:
+                self._namings[connection] = [(-1, before), (arrival, name)]
+                self.key_names[connection] = name
+            return
         if self.name_at(connection, arrival) == name:
             return
-        known = self._namings.setdefault(connection, [(-1, self.key_names.get(connection))])
         bisect.insort(known, (arrival, name), key=_packet)
         latest = known[-1][1]
         assert latest is not None
@@ -230,11 +236,9 @@ class ConnectionKeys:
         """Forget dropped connections."""
         if not self.key_names and not self._ciphers:
             return
-        gone = set(connections)
-        for connection in self.key_names.keys() & gone:
-            del self.key_names[connection]
-        for connection in self._ciphers.keys() & gone:
-            del self._ciphers[connection]
+        for connection in connections:
+            self.key_names.pop(connection, None)
+            self._ciphers.pop(connection, None)
 
     def cipher(
         self, connection: int, direction: int, arrival: int = _LATEST

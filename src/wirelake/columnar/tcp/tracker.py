@@ -174,7 +174,7 @@ class Tracker:
 
     def _clear(self, streams: NDArray[np.int32]) -> None:
         # A zero record is a stream without packets, which `follow_streams` recognises.
-        self.streams[streams] = np.zeros(1, STREAM)
+        self.streams.view(np.uint8).reshape(-1, STREAM.itemsize)[streams] = 0
         self.streams["carry_row"][streams] = -1
 
     def _growth(self) -> int:
