@@ -1,4 +1,4 @@
-"""Capture files to packets, a window of 32 MiB at a time.
+"""Capture files to packets, a window at a time.
 
 In reading order:
 

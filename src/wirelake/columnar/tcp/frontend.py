@@ -46,9 +46,11 @@ from .window import Streams, Window
 
 __all__ = ["WINDOW_BYTES", "FrontEnd"]
 
-WINDOW_BYTES: Final = 32 << 20
-"""How much of a file makes a window: large enough that its fixed cost (some hundred Python calls)
-is small compared with its work, small enough that a few windows fit in memory."""
+WINDOW_BYTES: Final = 8 << 20
+"""How much of a file makes a window: large enough that its fixed cost (some hundred Python calls
+for each protocol) is small compared with its work, small enough that its packets stay in the
+cache of the processor from one kernel to the next. Windows of 4, 8, 16 and 32 MiB took 0.54, 0.56,
+0.63 and 0.70 us for each message of tny, and 0.84, 0.72, 0.66 and 0.75 us with five protocols."""
 
 _LIMITS: Final = Limits()
 _ENDING: Final = np.array(
