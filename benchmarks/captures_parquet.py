@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from wirelake.columnar.decode.texts import plain
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.tables.parquet import ParquetOut
 
@@ -23,7 +24,7 @@ def finished_tables(capture: Path) -> dict[str, pa.Table]:
     """The messages of a capture, a table for each protocol."""
     batches: dict[str, list[pa.RecordBatch]] = {}
     for protocol, batch in _batches(capture):
-        batches.setdefault(protocol, []).append(batch)
+        batches.setdefault(protocol, []).append(plain(batch))
     return {protocol: pa.Table.from_batches(found) for protocol, found in batches.items()}
 
 

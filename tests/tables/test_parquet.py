@@ -49,6 +49,27 @@ def test_times_are_stored_as_differences(files: list[Path], tmp_path: Path) -> N
     assert "RLE_DICTIONARY" not in columns["connection"].encodings
 
 
+def test_coded_batches_are_the_same_file(files: list[Path], tmp_path: Path) -> None:
+    """Arrow dictionaries of several batches and protocols, with nulls and with texts of a few."""
+    found = []
+    for coded in (False, True):
+        options = ReadOptions(window_bytes=50_000, coded=coded)
+        path = tmp_path / f"{coded}.parquet"
+        with ParquetOut(path, table_schema(options)) as out:
+            for batch in read_batches(files, options):
+                assert pa.types.is_dictionary(batch.schema.field("target").type) == coded
+                out.write(batch)
+        found.append(pq.ParquetFile(path))
+    plain, coded_file = found
+    assert coded_file.read().equals(plain.read())
+    assert coded_file.schema_arrow.equals(plain.schema_arrow, check_metadata=True)
+    assert coded_file.metadata.metadata == plain.metadata.metadata
+    groups = [each.metadata.row_group(0) for each in found]
+    for at in range(groups[0].num_columns):
+        one, other = (group.column(at) for group in groups)
+        assert (one.statistics, one.encodings) == (other.statistics, other.encodings)
+
+
 def test_a_table_without_rows_is_a_file_with_its_columns(tmp_path: Path) -> None:
     wanted = table_schema(ReadOptions(table="calls"))
     with ParquetOut(tmp_path / "out.parquet", wanted):

@@ -241,6 +241,7 @@ def _window_events(
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    from wirelake.columnar.decode.texts import plain
     from wirelake.records.rows import Closed, Opened
 
     from ..output.rows import rows_of
@@ -255,7 +256,7 @@ def _window_events(
             mask = pc.equal(items.column("connection"), connection)
             if kind == "message":
                 mask = pc.or_(mask, _concerns_tunnel(items, connection))
-            chosen = items.filter(mask)
+            chosen = plain(items.filter(mask))
             yield from ({"event": kind, **row} for row in rows_of(chosen, chosen.schema.names))
         else:
             for each in items:

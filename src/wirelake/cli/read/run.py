@@ -233,11 +233,12 @@ def _text(job: _Job, write: Callable[..., int]) -> bool:
     return job.report(count, in_order=order is not None)
 
 
-def _columnar(job: _Job, write: Callable[..., int]) -> bool:
-    """Write whole batches."""
+def _columnar(job: _Job, write: Callable[..., int], coded: bool = False) -> bool:
+    """Write whole batches; `coded` if the format has dictionaries for texts of its own."""
     schema = table_schema(job.options)
     order = job.order if job.request.sort else None
-    with output.output(job.request.output) as stream, job.windows(job.reading(order)) as windows:
+    options = replace(job.reading(order), coded=coded and order is None)
+    with output.output(job.request.output) as stream, job.windows(options) as windows:
         rows: output.Windows = windows
         if order is not None:
             batches = (batch for window in windows for batch in window)
@@ -283,7 +284,7 @@ _FORMATS: Final[dict[str, Callable[[_Job], bool]]] = {
     "table": _table,
     "json": partial(_text, write=output.write_json),
     "csv": partial(_text, write=output.write_csv),
-    "parquet": partial(_columnar, write=output.write_parquet),
+    "parquet": partial(_columnar, write=output.write_parquet, coded=True),
     "arrow": partial(_columnar, write=output.write_arrow),
 }
 

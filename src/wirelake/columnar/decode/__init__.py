@@ -7,6 +7,7 @@ In reading order:
     messages.py            `MessageBuilder`: slices of bytes to batches; `CoverageCounts`
     arrays.py              buffers that kernels filled to Arrow arrays
     meaning.py             kind, name, ids, target and status, from a protocol's declaration
+    texts.py               columns with few different texts, as Arrow dictionaries
     sealed_parts.py        decryption of sealed bodies, in batches
     scalar.py              what kernels reject, through the code of `capture`
 

@@ -46,6 +46,7 @@ from .kernel import Columns
 
 __all__ = [
     "ArrowBuilder",
+    "Mask",
     "bitmap",
     "gather_binary",
     "scatter",

@@ -9,6 +9,7 @@ between integers, and each distinct text is made once for a batch instead of onc
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -19,9 +20,18 @@ from numpy.typing import NDArray
 
 from wirelake.wire import meaning as terms
 
-from .arrays import scatter
+from ..jit.options import S, U, kernel
+from .arrays import Mask, bitmap, scatter
 
-__all__ = ["Coded", "Evaluator", "MessageFields", "array_of", "repeated"]
+__all__ = [
+    "Coded",
+    "Evaluator",
+    "MessageFields",
+    "array_of",
+    "dictionary_of",
+    "is_one_of",
+    "repeated",
+]
 
 _DENSE_RANGE = 256
 """Numbers in a range of this size are their own dictionary codes: no hashing is needed."""
@@ -46,6 +56,42 @@ class Coded:
             return pa.nulls(rows, pa.string()) if low < 0 else repeated(self.texts[low], rows)
         indices = pa.array(self.codes, mask=self.codes < 0) if low < 0 else pa.array(self.codes)
         return pa.array(self.texts, pa.string()).take(indices)
+
+    def dictionary(self) -> pa.DictionaryArray:
+        """Return the texts as an Arrow dictionary, which has each text that occurs once."""
+        used = np.zeros(len(self.texts) + 1, np.bool_)
+        _mark_used(self.codes, used)
+        distinct: dict[str, int] = {}
+        # The last one is that of -1, which has no text.
+        numbers = np.full(len(used), -1, np.int32)
+        for code in np.flatnonzero(used[:-1]).tolist():
+            numbers[code] = distinct.setdefault(self.texts[code], len(distinct))
+        codes = np.empty(len(self.codes), np.int32)
+        _renumber(self.codes, numbers, codes)
+        valid = bitmap(codes >= 0) if used[-1] else None
+        indices = pa.Array.from_buffers(pa.int32(), len(codes), [valid, pa.py_buffer(codes)])
+        texts = pa.array(list(distinct), pa.string())
+        return pa.DictionaryArray.from_arrays(indices, texts, safe=False)
+
+
+@kernel
+def _mark_used(codes: NDArray[np.int32], used: Mask) -> None:
+    """Mark the codes that occur; -1 is the last one."""
+    last = len(used) - 1
+    for i in range(len(codes)):
+        code = S(codes[i])
+        used[U(code if code >= 0 else last)] = True
+
+
+@kernel
+def _renumber(
+    codes: NDArray[np.int32], numbers: NDArray[np.int32], found: NDArray[np.int32]
+) -> None:
+    """Look up a number for each code; that of -1 is the last one."""
+    last = len(numbers) - 1
+    for i in range(len(codes)):
+        code = S(codes[i])
+        found[i] = numbers[U(code if code >= 0 else last)]
 
 
 def repeated(text: str, rows: int) -> pa.Array:
@@ -76,6 +122,19 @@ def array_of(value: Value | None, rows: int, kind: pa.DataType) -> pa.Array:
         return pa.nulls(rows, kind)
     found = value.array() if isinstance(value, Coded) else value
     return found if found.type == kind else found.cast(kind)
+
+
+def dictionary_of(value: Value | None, rows: int) -> pa.DictionaryArray:
+    """Return a value as a column of texts that is an Arrow dictionary."""
+    if value is None:
+        value = Coded(np.full(rows, -1, np.int32), ())
+    return value.dictionary() if isinstance(value, Coded) else value.dictionary_encode()
+
+
+def is_one_of(column: pa.DictionaryArray, texts: Collection[str]) -> Mask:
+    """Return which texts of a column are one of these."""
+    wanted = np.array([*(text in texts for text in column.dictionary.to_pylist()), False])
+    return np.asarray(wanted[_indices(column)])
 
 
 class MessageFields:

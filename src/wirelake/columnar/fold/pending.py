@@ -21,6 +21,7 @@ from wirelake.records.calls import QUIET_NS
 from wirelake.records.protocol_rules import rules_of
 from wirelake.records.rows import Closed, Fact, Opened
 
+from ..decode.texts import plain
 from ..jit.options import Int, S, U, inline
 from .event_arrays import PART, REQUEST
 from .event_builder import Columns, Source
@@ -73,6 +74,7 @@ def _narrowed(table: str, batch: pa.RecordBatch) -> pa.RecordBatch:
     """Return a batch without the columns that folds do not use."""
     if table == "faults":
         return batch.select(list(_FAULTS))
+    batch = plain(batch)
     protocol = batch.column("protocol")[0].as_py()
     rules = rules_of(protocol)
     wanted = {protocol: pc.is_in(batch.column("name"), pa.array(list(rules.fields), pa.string()))}

@@ -28,6 +28,7 @@ from wirelake.records.schema import schema
 from ..decode.meaning import Coded, repeated
 from ..decode.messages import Slices
 from ..decode.scalar import Outcome
+from ..decode.texts import coded
 from ..tcp.window import DIRECTIONS, ENDINGS, NOTES, Streams, Window
 
 __all__ = [
@@ -87,7 +88,7 @@ class WindowRows:
         for name, (own, places) in rows.items():
             # Slow for many rows, and there are few.
             batch = pa.RecordBatch.from_pylist(own, schema=schema("messages", [name]))
-            self.add(name, batch, np.array(places, np.int64).T)
+            self.add(name, coded(batch), np.array(places, np.int64).T)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield all rows, those of a protocol in the order of packets."""
@@ -104,7 +105,7 @@ def _in_order(batches: list[tuple[pa.RecordBatch, Places]]) -> Iterator[pa.Recor
     if between and within:
         yield from (batch for batch, _ in batches)
         return
-    table = pa.Table.from_batches([batch for batch, _ in batches])
+    table = pa.Table.from_batches([batch for batch, _ in batches]).unify_dictionaries()
     arrivals, starts = np.concatenate([places for _, places in batches], axis=1)
     sequence = np.lexsort((starts, arrivals))
     whole = table.take(pa.array(sequence)).combine_chunks()

@@ -61,6 +61,9 @@ class ReadOptions:
     """Columns, or paths into a protocol's struct such as `comet.auth.client_id`; None for all."""
     filter: str | None = None
     """A condition in the filter language."""
+    coded: bool = False
+    """Whether columns of `messages` with few different texts are Arrow dictionaries, which are
+    written to Parquet in less time; their type differs from the schema then."""
     share: int = 0
     shares: int = 1
     """The share of the connections to read."""

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from wirelake.records.filter import compile_filter
 
+from ..decode.texts import plain
 from ..fold.capture_fold import CaptureFold, Folded, merge_for
 from ..fold.fold import LATE_COLUMNS
 from ..pipeline.pipeline import CapturePipeline, Item
@@ -138,9 +139,9 @@ def _chosen(options: ReadOptions, batches: Iterable[pa.RecordBatch]) -> Iterator
     wanted = table_schema(options)
     condition = None if options.filter is None else compile_filter(options.filter, whole)
     for found in batches:
-        batch = _completed(found, whole)
+        batch = _completed(found if options.coded else plain(found), whole)
         if condition is not None:
-            batch = condition.select(batch)
+            batch = batch.filter(condition.mask(plain(batch)))
         if batch.num_rows:
             yield _selected(batch, wanted) if options.columns is not None else batch
 
@@ -167,12 +168,17 @@ def _completed(batch: pa.RecordBatch, whole: pa.Schema) -> pa.RecordBatch:
         batch.column(field.name) if field.name in have else pa.nulls(batch.num_rows, field.type)
         for field in whole
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=whole)
+    return _batch(arrays, whole)
 
 
 def _selected(batch: pa.RecordBatch, wanted: pa.Schema) -> pa.RecordBatch:
-    arrays = [_at(batch, field.name) for field in wanted]
-    return pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    return _batch([_at(batch, field.name) for field in wanted], wanted)
+
+
+def _batch(arrays: list[pa.Array], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the columns of a schema, some of which may be coded."""
+    fields = [field.with_type(array.type) for field, array in zip(schema, arrays, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields, metadata=schema.metadata))
 
 
 def _at(batch: pa.RecordBatch, path: str) -> pa.Array:

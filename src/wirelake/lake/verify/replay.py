@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from wirelake.capture.decode.events import EVENT_TABLES, engine_event
 from wirelake.capture.decode.reference import read_tables
+from wirelake.columnar.decode.texts import plain
 from wirelake.columnar.pipeline.pipeline import CapturePipeline
 from wirelake.records import CallsEngine, ConnectionsEngine
 from wirelake.records.engine import Clients, Engine, EngineLimits, feed_event
@@ -141,7 +142,8 @@ def select(
 def _links(messages: pa.RecordBatch) -> Iterator[tuple[int, int]]:
     """Yield links with the tunnels that they carry."""
     yield from _pairs(messages, "tunnel_link", "connection")
-    about = messages.filter(pc.match_substring_regex(messages.column("target"), _TUNNEL_TARGET))
+    about = plain(messages)
+    about = about.filter(pc.match_substring_regex(about.column("target"), _TUNNEL_TARGET))
     for link, target in _pairs(about, "connection", "target"):
         ids = tunnel_of(target)
         if ids is not None:
