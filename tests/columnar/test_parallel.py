@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,7 +216,7 @@ def test_small_captures_and_single_jobs_stay_here(
     assert rows(read_parallel(files, jobs=5, small_bytes=total + 1)) == wanted
     assert rows(read_parallel(files, jobs=1, small_bytes=0)) == wanted
     with pytest.raises(TypeError):
-        rows(read_parallel(files, jobs=2, small_bytes=total))
+        rows(read_parallel(files, jobs=3, small_bytes=total))
 
 
 def test_jobs_are_counted(files: list[str]) -> None:
@@ -235,13 +236,14 @@ def test_a_missing_file() -> None:
 def test_an_error_of_a_worker_is_raised_as_it_was(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    calls = ReadOptions(table="calls")  # which a single worker reads, too
     with pytest.raises(IsADirectoryError) as raised:
-        rows(read_parallel([*files, str(tmp_path)], jobs=2, small_bytes=0))
+        rows(read_parallel([*files, str(tmp_path)], calls, jobs=2, small_bytes=0))
     assert raised.value.filename == str(tmp_path)
     keys = tmp_path / "some.keys"
     keys.write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=r"some\.keys, line 1"):
-        rows(read_parallel(files, ReadOptions(keys=[keys]), jobs=2, small_bytes=0))
+        rows(read_parallel(files, replace(calls, keys=[keys]), jobs=2, small_bytes=0))
 
     def fail(*_: object) -> Iterator[Any]:
         raise ZeroDivisionError("by zero")
@@ -249,7 +251,7 @@ def test_an_error_of_a_worker_is_raised_as_it_was(
 
     monkeypatch.setattr(workers, "open_windows", fail)
     with pytest.raises(RuntimeError, match="ZeroDivisionError: by zero"):
-        rows(read_parallel(files, jobs=2, small_bytes=0))
+        rows(read_parallel(files, calls, jobs=2, small_bytes=0))
 
 
 # -- real processes --------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def test_processes_return_the_same_rows_and_end(files: list[str]) -> None:
 
 def test_a_reader_that_stops_early_ends_the_workers(files: list[str]) -> None:
     options = ReadOptions(window_bytes=20_000)
-    with closing(read_parallel(files, options, jobs=2, small_bytes=0)) as batches:  # type: ignore[type-var]
+    with closing(read_parallel(files, options, jobs=3, small_bytes=0)) as batches:  # type: ignore[type-var]
         assert next(batches).num_rows
         assert multiprocessing.active_children()
     assert multiprocessing.active_children() == []
@@ -282,7 +284,7 @@ def test_a_worker_that_is_killed(tmp_path: Path) -> None:
     killer = threading.Thread(target=kill)
     killer.start()
     with pytest.raises(ChildProcessError, match="a worker ended early, with exit code -9"):
-        rows(read_parallel([str(fifo)], jobs=2, small_bytes=0))
+        rows(read_parallel([str(fifo)], jobs=3, small_bytes=0))
     killer.join()
 
 
@@ -291,7 +293,7 @@ import sys
 from wirelake.columnar.read.parallel import read_parallel
 if __name__ == "__main__":
     try:
-        list(read_parallel([sys.argv[1]], jobs=2, small_bytes=0))
+        list(read_parallel([sys.argv[1]], jobs=3, small_bytes=0))
     except KeyboardInterrupt:
         sys.exit(130)
 """

@@ -22,6 +22,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple
@@ -77,9 +78,22 @@ _TIMES: Final = (
 class ParquetOut:
     """A Parquet file that is being written."""
 
-    def __init__(self, out: str | os.PathLike[str] | BinaryIO, schema: pa.Schema):
-        """Open the file; `out` is a path or a file open for writing."""
+    def __init__(
+        self,
+        out: str | os.PathLike[str] | BinaryIO,
+        schema: pa.Schema,
+        *,
+        overlapped: bool = False,
+    ):
+        """Open the file; `out` is a path or a file open for writing.
+
+        With `overlapped`, a thread writes a row group while the caller makes the next one: on two
+        cores that takes the time of one of them, and the memory of two row groups.
+        """
         self._schema = schema
+        self._thread = ThreadPoolExecutor(1, "parquet") if overlapped else None
+        self._written: Future[None] | None = None
+        """What the thread writes."""
         self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
         self._out = os.fspath(out) if isinstance(out, str | os.PathLike) else out
@@ -95,7 +109,12 @@ class ParquetOut:
 
     def close(self) -> None:
         """Finish the file."""
-        self._flush()
+        try:
+            self._flush()
+            self._wait()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
         writer = self._opened(self._schema)
         # As pyarrow itself stores it. It would store that of the batches, and whoever reads the
         # file would get dictionaries.
@@ -119,6 +138,19 @@ class ParquetOut:
             return
         pending, self._pending = self._pending, []
         self._rows = self._bytes = 0
+        if self._thread is None:
+            self._write(pending)
+        else:
+            self._wait()  # so that at most one row group waits
+            self._written = self._thread.submit(self._write, pending)
+
+    def _wait(self) -> None:
+        """Wait for the thread. Raises what it raised."""
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
+
+    def _write(self, pending: list[pa.RecordBatch]) -> None:
         # A dictionary that changes within a row group would end its dictionary encoding.
         table = pa.Table.from_batches(pending).unify_dictionaries()
         # The last batch may go beyond a row group, which is not worth another one.

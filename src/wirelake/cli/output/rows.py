@@ -128,12 +128,19 @@ def _write_lines(lines: Iterator[str], stream: BinaryIO) -> int:
 # -- batches: Parquet and Arrow ----------------------------------------------------------------
 
 
-def write_parquet(windows: Windows, stream: BinaryIO, schema: pa.Schema, limit: int | None) -> int:
-    """Write Parquet; return the number of rows."""
+def write_parquet(
+    windows: Windows,
+    stream: BinaryIO,
+    schema: pa.Schema,
+    limit: int | None,
+    *,
+    overlapped: bool = False,
+) -> int:
+    """Write Parquet, in a thread if `overlapped`; return the number of rows."""
     from wirelake.tables.parquet import ParquetOut
 
     count = 0
-    with ParquetOut(stream, schema) as out:
+    with ParquetOut(stream, schema, overlapped=overlapped) as out:
         for batch in _limited(windows, limit):
             out.write(batch)
             count += batch.num_rows

@@ -233,6 +233,12 @@ def _text(job: _Job, write: Callable[..., int]) -> bool:
     return job.report(count, in_order=order is not None)
 
 
+def _parquet(job: _Job) -> bool:
+    """Write Parquet; with more than one job, while the next rows are decoded."""
+    write = partial(output.write_parquet, overlapped=job.request.jobs != 1)
+    return _columnar(job, write, coded=True)
+
+
 def _columnar(job: _Job, write: Callable[..., int], coded: bool = False) -> bool:
     """Write whole batches; `coded` if the format has dictionaries for texts of its own."""
     schema = table_schema(job.options)
@@ -284,7 +290,7 @@ _FORMATS: Final[dict[str, Callable[[_Job], bool]]] = {
     "table": _table,
     "json": partial(_text, write=output.write_json),
     "csv": partial(_text, write=output.write_csv),
-    "parquet": partial(_columnar, write=output.write_parquet, coded=True),
+    "parquet": _parquet,
     "arrow": partial(_columnar, write=output.write_arrow),
 }
 

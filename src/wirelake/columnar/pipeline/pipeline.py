@@ -66,8 +66,10 @@ not yielded yet, and the time of the first of them, up to which the order of eve
 Item = tuple[str, pa.RecordBatch | list[Any]]
 """The name of a table, and a batch of it; or a list of events."""
 _OPEN: Final = ENDINGS.index("open")
+_M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
-_MMAP_THRESHOLD_BYTES: Final = 1 << 20
+_MMAP_THRESHOLD_BYTES: Final = 16 << 20
+_TRIM_THRESHOLD_BYTES: Final = 64 << 20
 
 _Found = tuple[int, Frame | Fault, int]
 """A stream, a frame or fault in it, and where it begins in the window's bytes."""
@@ -94,7 +96,7 @@ class CapturePipeline:
     ):
         for table in sorted(set(tables).difference(TABLES)):
             raise ValueError(unknown("table", table, TABLES))
-        _fix_mmap_threshold()
+        _keep_memory()
         self._tables = frozenset(tables)
         self._chooser = ProtocolChooser(
             ports=ports, force_protocol=force_protocol, dialects=dialects
@@ -643,14 +645,17 @@ def _by_packet(read: list[_Found]) -> list[_Found]:
 
 
 @functools.cache
-def _fix_mmap_threshold() -> bool:
-    """Make glibc return large arrays to the system when they are freed; False without mallopt.
+def _keep_memory() -> bool:
+    """Make glibc keep the memory of a window's arrays for the next one; False without mallopt.
 
-    glibc raises its threshold for mmap to the size of the largest block that was freed, up to
-    32 MiB (mallopt(3), M_MMAP_THRESHOLD). From then on arrays of a window come from the heap, where
-    fragments stay. A fixed threshold keeps memory independent of the number of windows.
+    By default it returns each of them to the system, and the next one costs a page fault for every
+    4 KiB: a tenth of the time of reading. glibc raises its thresholds by itself, up to 32 MiB, but
+    then for arrays that are held for long, too, and fragments stay (mallopt(3)). With fixed
+    thresholds memory is independent of the number of windows.
     """
     try:
-        return bool(ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES))
+        mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):
         return False
+    trim = mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD_BYTES)
+    return bool(trim and mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD_BYTES))
