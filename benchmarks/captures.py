@@ -3,6 +3,7 @@
     dpkt        capture to batches of messages, beside dpkt with a simple reassembly and our scalar
                 codec; the rows of both are compared first
     parquet     capture to Parquet, beside pyarrow writing the finished tables, by protocol
+    cores       `wirelake read` of one file to Parquet, on one core and on two: elapsed time and CPU
     answers     sql and report of a capture, beside DuckDB over the finished Parquet
     tshark      the usual tool with our dissector on 20 MB, only reported
     live        a pipe to `read - --json`, beside `tshark -l` with our dissector, on 20 MB
@@ -11,9 +12,9 @@
     sizes       0.2, 0.6 and 2 GB: throughput and anonymous memory, each in a process of its own
     shapes      a million connections of ten packets, and a single connection of 2 GB
 
-Times are of the CPU, and the best of some rounds. The full run needs some gigabytes of disk for a
-while. It states which required and target values hold and always exits with 0:
-no build fails on a slow day.
+Times are of the CPU unless they are called elapsed, and the best of some rounds. The full run needs
+some gigabytes of disk for a while. It states which required and target values hold and always exits
+with 0: no build fails on a slow day.
 """
 
 from __future__ import annotations

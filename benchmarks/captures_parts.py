@@ -14,6 +14,7 @@ from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.traffic import simulate
 
 from .captures_answers import answers
+from .captures_cores import written
 from .captures_dpkt import read_with_dpkt
 from .captures_live import live_runs
 from .captures_made import many_connections, one_connection, prefix, simulated
@@ -123,9 +124,27 @@ def parquet(plan: Plan) -> Findings:
         for what, timing in times.items():
             found.add(f"{name}: {what}", 1 / timing.best_us, "M rows/s")
         ratio = times["through"].best_us / times["write"].best_us
-        most = 2.0 if name == "esnp" else 1.5
-        found.rules += at_most(f"{name} capture to Parquet: time of the write", ratio, most)
+        found.rules += at_most(f"{name} capture to Parquet: time of the write", ratio, 1.5)
         capture.unlink()
+    return found
+
+
+def cores(plan: Plan) -> Findings:
+    """Capture to Parquet by the command, on one core and on two."""
+    found = Findings("wirelake read -o FILE.parquet of one file, on one core and on two")
+    capture = simulated(plan.folder / "cores", plan.size(600))
+    warm = prefix(capture, MB, plan.folder / "warm.pcap")
+    found.add("capture", capture.stat().st_size / MB, "MB")
+    best = {}
+    for count in (1, 2):
+        runs = [
+            written(capture, plan.folder / "out.parquet", count, warm) for _ in range(plan.rounds)
+        ]
+        best[count] = min(each.elapsed_s for each in runs)
+        found.add(f"--jobs {count}: elapsed", best[count], "s")
+        found.add(f"--jobs {count}: CPU", min(each.cpu_s for each in runs), "s")
+    speed = best[1] / best[2]
+    found.rules += at_least("read to Parquet: speed of two cores beside one", speed, 1.7)
     return found
 
 
@@ -260,6 +279,7 @@ def _packets(capture: Path) -> int:
 PARTS: dict[str, Callable[[Plan], Findings]] = {
     "dpkt": dpkt,
     "parquet": parquet,
+    "cores": cores,
     "answers": questions,
     "tshark": tshark,
     "live": live,

@@ -101,6 +101,7 @@ PARTS: Final = {
     "latency": "Each server is measured at half of its own maximum rate.",
     "answers": "Tables that a question needs are made, queried and removed; the answers of both "
     "are compared first. What `--keep` keeps is queried like the finished Parquet.",
+    "cores": "With two, one thread decodes while another one writes: only that is overlapped.",
     "durable": "Confirmed means on disk, after a commit with `synchronous = full`.",
     "shapes": "Whether uneven traffic is slower than even traffic of the same size.",
 }

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from benchmarks.captures import main
 from benchmarks.captures_answers import QUESTIONS, answers
+from benchmarks.captures_cores import written, written_here
 from benchmarks.captures_dpkt import read_with_dpkt
 from benchmarks.captures_live import live_runs
 from benchmarks.captures_made import PACKETS, many_connections, one_connection, prefix, simulated
@@ -132,6 +133,16 @@ def test_a_process_reads_what_is_read_here(capture: Path) -> None:
     assert there.peak_anonymous_mb > 10
 
 
+def test_the_command_writes_the_same_on_one_core_and_two(capture: Path, tmp_path: Path) -> None:
+    outs = [tmp_path / f"{cores}.parquet" for cores in (1, 2)]
+    for cores, out in enumerate(outs, 1):
+        found = written(capture, out, cores, capture)
+        assert found.cpu_s > 0
+        assert found.elapsed_s > 0
+    first, second = map(pq.read_table, outs)
+    assert first.equals(second)
+
+
 def test_anonymous_memory_counts_what_is_allocated() -> None:
     before = anonymous_mb()
     held = bytearray(64_000_000)
@@ -163,6 +174,10 @@ def test_every_part_runs(
     # A process for each capture is for clean figures; the rest is the same here.
     monkeypatch.setattr(
         "benchmarks.captures_parts.reading", lambda capture, _: measured(str(capture))
+    )
+    monkeypatch.setattr(
+        "benchmarks.captures_parts.written",
+        lambda capture, out, count, _: written_here(str(capture), str(out), str(count)),
     )
     out = tmp_path / "results" / "captures.json"
     options = ["--scale", "0.0002", "--seconds", "0.01", "--rounds", "1", "--work", str(tmp_path)]
