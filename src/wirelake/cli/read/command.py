@@ -113,9 +113,7 @@ def chosen_format(chosen: str | None, *, as_json: bool) -> str | None:
 )
 @open_option
 @click.option("--follow", is_flag=True, help="Read files on as they grow.")
-@click.option(
-    "--jobs", type=click.IntRange(min=1), help="Number of CPUs to use.  [default: all]"
-)
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of CPUs to use.  [default: all]")
 def command(
     files: tuple[str, ...],
     table: str,

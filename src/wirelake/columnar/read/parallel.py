@@ -302,9 +302,9 @@ def read_parallel(
 
     `jobs` is the number of processes, this one included (default: one per processor); the others
     decode, this one merges. With one job, with two for a table of the pipeline, or with captures of
-    less than `small_bytes`, everything happens in this process. `on_faults` gets all faults, whatever the table. Raises OSError when a
-    file cannot be read, ValueError for invalid keys or dialects. Close the iterator to stop the
-    workers early.
+    less than `small_bytes`, everything happens in this process. `on_faults` gets all faults,
+    whatever the table. Raises OSError when a file cannot be read, ValueError for invalid keys or
+    dialects. Close the iterator to stop the workers early.
     """
     windows = read_windows(
         paths,
