@@ -21,7 +21,7 @@ def _stream(sizes: tuple[int, ...] = SIZES) -> Stream:
         Frame(end - size, end, None, MessageInfo("", ""))
         for size, end in zip(sizes, ends, strict=True)
     ]
-    return Stream(bytes(sum(sizes)), frames)
+    return Stream(bytes(n % 251 for n in range(sum(sizes))), frames)
 
 
 def _capture(stream: Stream, without: int | None = None) -> CapturedStream:
@@ -88,6 +88,25 @@ def test_behind_a_bad_head_reading_resumes_as_behind_a_gap() -> None:
     assert read(stream, captured, has_magic=True).good == [0, 2, 3]
     assert _faults(read(stream, captured, has_magic=False)) == [("bad_magic", 10, 50, 0, 0)]
     assert read(stream, captured, has_magic=False).good == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("info", "good"),
+    [
+        (MessageInfo("request", "list"), [0, 3]),
+        (MessageInfo("request", "list", target="list"), [0, 3]),
+        (MessageInfo("request", "list", target="shop/list"), [0, 2, 3]),
+        (MessageInfo("request", "list", id=1), [0, 2, 3]),
+        (MessageInfo("push", "message", ids=("m1",)), [0, 2, 3]),
+    ],
+)
+def test_a_start_behind_a_gap_needs_evidence(info: MessageInfo, good: list[int]) -> None:
+    stream = _stream()
+    stream.frames[2].info = info
+    captured = CapturedStream([(0, 10, 0), (30, 50, 1), (50, 60, 2), (60, 100, 3)], 100)
+    captured.index()
+    assert read(stream, captured, has_magic=False).good == good
+    assert read(stream, captured, has_magic=True).good == [0, 2, 3]
 
 
 def test_a_stream_that_ends_inside_a_frame() -> None:

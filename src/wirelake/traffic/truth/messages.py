@@ -7,7 +7,7 @@ the readers that are compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -132,10 +132,13 @@ def read(stream: Stream, captured: CapturedStream, *, has_magic: bool) -> Stream
         return StreamRead(list(range(len(frames))), [])
     number = {frame.start: n for n, frame in enumerate(frames)}
     # A reader resumes at a magic; in a protocol without one, where a segment begins.
-    resumable = set(number) if has_magic else {start for start, _, _ in captured.pieces}
+    pieces = {(start, stop) for start, stop, _ in captured.pieces}
+    begins = set(number) if has_magic else {start for start, _ in pieces} & set(number)
+    # Where it has to search for a start, the frame there must be evidence.
+    starts = {p for p in begins if has_magic or _is_evidence(stream, frames[number[p]], pieces)}
 
-    def next_frame(at: int) -> int:
-        return min((p for p in resumable if p >= at and p in number), default=captured.size)
+    def next_frame(at: int, resumable: Set[int] = begins) -> int:
+        return min((p for p in resumable if p >= at), default=captured.size)
 
     found = StreamRead([], [])
     pos = 0
@@ -145,7 +148,8 @@ def read(stream: Stream, captured: CapturedStream, *, has_magic: bool) -> Stream
         gap = next((each for each in gaps if pos <= each[0] < stop), None)
         corrupt = captured.corrupt if captured.corrupt and captured.corrupt.frame == n else None
         if gap is not None:
-            after = next_frame(gap[1])
+            # The length of a frame whose head was captured says where the next one begins.
+            after = next_frame(gap[1], starts if pos == gap[0] else begins)
             found.faults.append(_gap(pos, gap, after, captured))
             pos = after
         elif stop > captured.size:
@@ -154,7 +158,7 @@ def read(stream: Stream, captured: CapturedStream, *, has_magic: bool) -> Stream
             found.faults.append(_fault("truncated_stream", pos, end, captured, None, detail))
             pos = end
         elif corrupt is not None:
-            after = stop if corrupt.delimited else next_frame(pos + 1)
+            after = stop if corrupt.delimited else next_frame(pos + 1, starts)
             found.faults.append(
                 _fault(corrupt.code, pos, after, captured, corrupt.field, corrupt.detail)
             )
@@ -163,6 +167,20 @@ def read(stream: Stream, captured: CapturedStream, *, has_magic: bool) -> Stream
             found.good.append(n)
             pos = stop
     return found
+
+
+def _is_evidence(stream: Stream, frame: Frame, pieces: Set[tuple[int, int]]) -> bool:
+    """Return whether bytes of a payload hardly are such a frame by chance.
+
+    It names something, or it has a segment of its own and is not one byte repeated. Its name is no
+    target: protocols whose targets are the names of messages carry none.
+    """
+    info = frame.info
+    target = info.target if info.target not in (info.name, "0") else None
+    if info.id or info.reply_to or info.ids or info.client or info.body_bytes or target:
+        return True
+    data = stream.data[frame.start : frame.stop]
+    return (frame.start, frame.stop) in pieces and data.count(data[0]) < len(data)
 
 
 def _fault(
