@@ -29,6 +29,8 @@ from .corpus import corpus
 __all__ = ["many_connections", "one_connection", "prefix", "simulated"]
 
 PCAP_HEAD = bytes.fromhex("d4c3b2a1 02000400 00000000 00000000 00000400 01000000")
+_NANOSECONDS = bytes.fromhex("4d3cb2a1")
+"""What pcap files with times in nanoseconds begin with, as those of one tap do."""
 PORT = 9620
 """Of comet."""
 CLIENT_PORT = 20_000
@@ -40,8 +42,6 @@ TOGETHER = 1_000
 """Connections that are open at the same time."""
 PACKETS = 10
 """Of each connection."""
-_HALF_HOUR_S = 1_800
-"""What a simulation lasts."""
 CHUNK = 4_096
 """Packets of a single connection that are made at a time."""
 
@@ -58,30 +58,43 @@ Bytes = NDArray[np.uint8]
 def simulated(
     folder: Path, size: int, *, protocols: Sequence[str] | None = None, seed: int = 1
 ) -> Path:
-    """A capture as tcpdump makes it, about so large."""
+    """A capture as tcpdump makes it, about so large.
+
+    Every tap of a simulation sees the same hours. Here each comes after the other, because time
+    does not go back in the capture of one machine.
+    """
     simulate(folder, size=size, seed=seed, protocols=protocols, style="tcpdump", force=True)
     joined = folder.with_suffix(".pcap")
     with joined.open("wb") as out:
         out.write(PCAP_HEAD)
-        taps: list[str] = []
+        shifts: dict[str, int] = {}
+        last_s = 0
         for path in sorted(folder.glob("*.pcap")):
-            tap = path.stem.rpartition("-")[0]
-            taps += [] if tap in taps else [tap]
-            out.write(_later(path, taps.index(tap) * _HALF_HOUR_S)[len(PCAP_HEAD) :])
+            data = np.fromfile(path, np.uint8)
+            times = _places_of_times(path)
+            first_s = _numbers(data, times[:1])[0]
+            shift = shifts.setdefault(path.stem.rpartition("-")[0], max(last_s + 1 - first_s, 0))
+            _scatter(data, times, (_numbers(data, times) + shift).astype("<u4"))
+            if data[:4].tobytes() == _NANOSECONDS:
+                _scatter(data, times + 4, (_numbers(data, times + 4) // 1_000).astype("<u4"))
+            last_s = int(_numbers(data, times[-1:])[0])
+            out.write(data[len(PCAP_HEAD) :].tobytes())
     shutil.rmtree(folder)
     return joined
 
 
-def _later(path: Path, seconds: int) -> bytes:
-    """A capture whose packets came so much later: every tap sees the same half hour."""
-    data = np.fromfile(path, np.uint8)
+def _places_of_times(path: Path) -> NDArray[np.int64]:
+    """Return where the records of a pcap file begin, which is with their times in seconds."""
     scanner = Scanner(str(path), window_bytes=1 << 26, limits=Limits())
-    for rows in scanner.windows():
-        places = rows.packet_i64[OFFSET, : rows.count][:, None] + np.arange(4)
-        times = np.ascontiguousarray(data[places]).view("<u4") + np.uint32(seconds)
-        data[places] = times.view(np.uint8)
+    found = [rows.packet_i64[OFFSET, : rows.count] for rows in scanner.windows()]
     scanner.close()
-    return data.tobytes()
+    return np.concatenate(found)
+
+
+def _numbers(data: Bytes, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the 32-bit numbers at places of a buffer."""
+    octets: Bytes = data[places[:, None] + np.arange(4)]
+    return np.asarray(octets.view("<u4").ravel(), np.int64)
 
 
 def prefix(capture: Path, size: int, path: Path) -> Path:
