@@ -67,7 +67,10 @@
     for (const each of document.querySelectorAll(".barlayer .point path, .legendpoints path")) {
       const style = getComputedStyle(each);
       if (style.fill === "none") continue;
-      found[style.fill] = this.contrast(this.colour(style.fill).rgb, this.behind(each));
+      const pattern = style.fill.startsWith("url(") ? style.fill.slice(5, -2) : null;
+      const hatch = pattern && document.querySelector(`${pattern} path`);
+      const shown = hatch ? getComputedStyle(hatch).stroke : style.fill;
+      found[shown] = this.contrast(this.colour(shown).rgb, this.behind(each));
     }
     return found;
   },

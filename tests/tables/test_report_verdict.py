@@ -19,6 +19,7 @@ from wirelake.tables.report.report import (
     make_report,
 )
 from wirelake.tables.report.report import Protocol as Row
+from wirelake.tables.report.sheets import tiles
 from wirelake.tables.report.verdict import verdict
 
 from .simulated_lake import captures, lake
@@ -85,13 +86,30 @@ def test_what_is_wrong_is_named_with_its_place() -> None:
         (
             "bad",
             ("2 of 10 deliveries were not acknowledged or never sent (20.0 %),"
-            " most often of topic (no topic) (2)."),
+            " most often without a topic (2)."),
         ),
         ("bad", "A capture ends within a packet: the figures are of what comes before."),
         ("warn", "10 B (1.0 %) were not captured."),
         ("bad", "100 B (10.0 %) could not be decoded."),
         ("warn", "1 B (0.1 %) are sealed: no key."),
         ("warn", "10 B (1.0 %) belong to no known protocol."),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("failed", "lost", "words"),
+    [(1, 0, "1 of 100 calls failed (1.0 %)"), (0, 1, "1 of 100 calls got no response (1.0 %)")],
+)
+def test_only_what_happened_is_said(failed: int, lost: int, words: str) -> None:
+    row = zeros(Target, target="a", calls=90, p50_ns=None, p99_ns=None, failed=failed, lost=lost)
+    found = report(protocols=[zeros(Row, calls=100, failed=failed, lost=lost)], targets=[row])
+    assert any(text.startswith(words) for _, text in texts(found))
+
+
+def test_one_is_singular() -> None:
+    one = msgspec.structs.replace(report(), overview=Overview(1, 1, 1, 0, 2, 1, 1, None, None))
+    assert [what for what, _ in tiles(one)] == [
+        "message", "bytes", "connection", "tunnels", "calls", "delivery", "fault",
     ]  # fmt: skip
 
 

@@ -507,7 +507,7 @@ def _connections(report: Report) -> Plot:
     rows = report.connections
     traces = [
         {
-            **_bars_by_name(title, colour),
+            **_bars_by_name(title, colour, hatched=ending == "open"),
             "y": list(range(len(rows))),
             "x": [getattr(row, ending) for row in rows],
             "customdata": [label(row.protocol) for row in rows],
@@ -565,10 +565,8 @@ def _coverage(report: Report) -> Plot:
     )
 
 
-def _bars_by_name(title: str, colour: str) -> dict[str, Any]:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": title,
-        "marker": {"color": colour, "line": {"width": 0}},
-    }
+def _bars_by_name(title: str, colour: str, *, hatched: bool = False) -> dict[str, Any]:
+    marker: dict[str, Any] = {"color": colour, "line": {"width": 0}}
+    if hatched:  # what has not ended, in a color that is close to others
+        marker["pattern"] = {"shape": "/", "fillmode": "replace", "size": 6}
+    return {"type": "bar", "orientation": "h", "name": title, "marker": marker}

@@ -343,11 +343,15 @@ def tiles(report: Report) -> list[tuple[str, str]]:
     """Return the captions and figures of the overview."""
     overview = report.overview
     return [
-        ("messages", count_text(overview.messages)),
+        _tile("message", overview.messages),
         ("bytes", bytes_text(overview.bytes)),
-        ("connections", count_text(overview.connections)),
-        ("tunnels", count_text(overview.tunnels)),
-        ("calls", count_text(overview.calls)),
-        ("deliveries", count_text(overview.deliveries)),
-        ("faults", count_text(overview.faults)),
+        _tile("connection", overview.connections),
+        _tile("tunnel", overview.tunnels),
+        _tile("call", overview.calls),
+        _tile("delivery", overview.deliveries, "deliveries"),
+        _tile("fault", overview.faults),
     ]
+
+
+def _tile(one: str, count: int, many: str = "") -> tuple[str, str]:
+    return one if count == 1 else many or f"{one}s", count_text(count)

@@ -13,15 +13,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from .report import Report, Target
-from .sheets import (
-    bytes_text,
-    count_text,
-    duration_text,
-    name_text,
-    share_text,
-    target_text,
-    topic_text,
-)
+from .sheets import bytes_text, count_text, duration_text, name_text, share_text, target_text
 
 __all__ = ["Finding", "Level", "verdict"]
 
@@ -74,10 +66,13 @@ def _calls(report: Report) -> Iterator[Finding]:
                 f", most often at {_target(worst)}"
                 f" ({count_text(worst.failed + worst.lost)} of {count_text(worst.calls)})"
             )
+        parts = [(failed, "failed"), (lost, "got no response")]
+        (first, what), *more = [(count, words) for count, words in parts if count]
+        others = "".join(f" and {count_text(count)} {words}" for count, words in more)
         yield Finding(
             _level(wrong, calls),
-            f"{count_text(failed)} of {_counted(calls, 'call')} failed and"
-            f" {count_text(lost)} got no response ({share_text(wrong, calls)}){where}.",
+            f"{count_text(first)} of {_counted(calls, 'call')} {what}{others}"
+            f" ({share_text(wrong, calls)}){where}.",
         )
     answered = [row for row in report.targets if row.p99_ns is not None]
     if answered:
@@ -100,11 +95,12 @@ def _deliveries(report: Report) -> Iterator[Finding]:
         )
         return
     worst = max(report.topics, key=lambda row: row.unacked + row.unsent)
+    where = "without a topic" if worst.topic is None else f"of topic {name_text(worst.topic)}"
     yield Finding(
         _level(missing, published),
         f"{count_text(missing)} of {_counted(published, 'delivery', 'deliveries')}"
         f" were not acknowledged or never sent ({share_text(missing, published)}), most often"
-        f" of topic {topic_text(worst.topic)} ({count_text(worst.unacked + worst.unsent)}).",
+        f" {where} ({count_text(worst.unacked + worst.unsent)}).",
     )
 
 
