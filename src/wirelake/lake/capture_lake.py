@@ -100,7 +100,10 @@ def keep(
 ) -> Made:
     """Make a lake and keep it; it replaces an old one when it is complete. Raises LakeError."""
     origin = _origin(files, settings, keys)
-    folder = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    except OSError as error:
+        raise LakeError(f"{root}: cannot be created: {error.strerror}") from error
     try:
         made = _make(folder / "new", files, settings, keys, workers, on_step, {_ORIGIN: origin})
         if _origin(files, settings, keys) != origin:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
 import pyarrow as pa
@@ -53,29 +54,63 @@ _TIMES: Final = frozenset(
 _THREE_YEARS_NS: Final = 10**17
 """Larger values are times since 1970, smaller ones durations."""
 _BATCH_ROWS: Final = 16_384
+_POLL_S: Final = 0.1
+"""How often the thread of a query is looked at, and how often it is told to end."""
 
 
 def query_duckdb(db: duckdb.DuckDBPyConnection, query: str, writer: ResultWriter) -> int:
     """Run a query in a database; return the exit code."""
     import duckdb
 
-    try:
-        relation = db.sql(query)
-        if relation is None:
-            raise CommandError("empty query", BAD_USAGE)
-    except duckdb.Error as error:
-        return query_error(str(error))
-    # From here on the query is right; what fails is due to the rows.
-    rows: _Rows | None = None
-    try:
-        rows = _Rows(relation.to_arrow_reader(_BATCH_ROWS))
-        writer.write(rows.schema, rows)
-    except (duckdb.Error, _FailedError) as error:
-        query_error(str(error))
-        if rows is not None and rows.count and writer.streams:
-            print_notice(f"the output is incomplete: it ends after {counted(rows.count, 'row')}")
-        return BAD_DATA
+    with _Thread(db) as thread:
+        try:
+            relation = thread.run(db.sql, query)
+            if relation is None:
+                raise CommandError("empty query", BAD_USAGE)
+        except duckdb.Error as error:
+            return query_error(str(error))
+        # From here on the query is right; what fails is due to the rows.
+        rows: _Rows | None = None
+        try:
+            rows = _Rows(thread, thread.run(relation.to_arrow_reader, _BATCH_ROWS))
+            writer.write(rows.schema, rows)
+        except (duckdb.Error, _FailedError) as error:
+            query_error(str(error))
+            if rows is not None and rows.count and writer.streams:
+                print_notice(
+                    f"the output is incomplete: it ends after {counted(rows.count, 'row')}"
+                )
+            return BAD_DATA
     return 0
+
+
+class _Thread:
+    """The thread that uses a database. The main thread waits for it, and can be interrupted: while
+    Arrow reads rows of a long query from DuckDB, Python handles no signals."""
+
+    def __init__(self, db: duckdb.DuckDBPyConnection):
+        self._db = db
+        self._pool = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+    def run(self, call: Callable[..., Any], *args: Any) -> Any:
+        """Return what a call returns; an exception in the main thread ends its query."""
+        future = self._pool.submit(call, *args)
+        try:
+            # Not without end: a signal just before a wait is only seen after it.
+            while not wait([future], _POLL_S).done:
+                pass
+            return future.result()
+        finally:
+            # Repeated: it is lost if the query has not begun yet.
+            while not future.done():
+                self._db.interrupt()
+                wait([future], _POLL_S)
 
 
 class _FailedError(Exception):
@@ -85,7 +120,8 @@ class _FailedError(Exception):
 class _Rows:
     """The rows of a query. What fails in DuckDB is kept apart from what fails while writing."""
 
-    def __init__(self, reader: pa.RecordBatchReader):
+    def __init__(self, thread: _Thread, reader: pa.RecordBatchReader):
+        self._thread = thread
         self._reader = reader
         self.schema = reader.schema
         self.count = 0
@@ -96,14 +132,18 @@ class _Rows:
 
         while True:
             try:
-                batch = self._reader.read_next_batch()
-            except StopIteration:
-                return
+                batch = self._thread.run(_next, self._reader)
             # Arrow reports errors of DuckDB as OSError.
             except (OSError, duckdb.Error) as error:
                 raise _FailedError(str(error)) from error
+            if batch is None:
+                return
             yield batch
             self.count += batch.num_rows
+
+
+def _next(reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+    return next(reader, None)  # a future cannot hold StopIteration
 
 
 def query_spark(lake: str, query: str, commit: int | None, writer: ResultWriter) -> int:
