@@ -178,6 +178,17 @@ def test_faults_are_returned_with_any_table(files: list[str], table: str, jobs: 
 
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("table", ["messages", "calls"])
+def test_messages_are_counted_whatever_the_filter(files: list[str], table: str, jobs: int) -> None:
+    counts: list[int] = []
+    options = ReadOptions(table=table, filter="connection == 1")
+    read = read_windows(files, options, jobs=jobs, small_bytes=0, on_messages=counts.append)
+    assert [batch for window in read for batch in window] == []
+    assert sum(counts) == len(rows(read_batches(files, ReadOptions()))) > 0
+
+
+@pytest.mark.usefixtures("threads")
+@pytest.mark.parametrize("jobs", [1, 3])
 def test_windows(files: list[str], jobs: int) -> None:
     options = ReadOptions(window_bytes=20_000)
     found = [list(each) for each in read_windows(files, options, jobs=jobs, small_bytes=0)]

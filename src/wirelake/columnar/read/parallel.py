@@ -53,6 +53,8 @@ _INFLATED: Final = 4
 """Assumed compression ratio of a capture, used only for progress."""
 FILTERED: Final = frozenset(PLAIN) - {"faults"}
 """Tables whose rows the workers filter. `faults` are not: `on_faults` gets all of them."""
+_DECODED: Final = "decoded"
+"""The item with the number of messages of a window, in place of those that are not sent."""
 _AHEAD: Final = 1
 """Windows that a worker decodes ahead of the reader."""
 _BEGIN, _DONE, _END, _ERROR = "begin", "done", "end", "error"
@@ -238,18 +240,25 @@ def _sent(windows: Iterable[Iterable[Item]], options: ReadOptions) -> Iterator[I
         fold = CaptureFold(options.table, share=options.share, shares=options.shares)
         for window in windows:
             items = list(window)
-            yield [*_faults(items), *fold.window(items)]
+            yield [*_reported_items(items), *fold.window(items)]
         yield fold.finish()
     elif options.table in FILTERED:
         for window in windows:
             items = list(window)
-            yield [*_faults(items), *_filtered(items, options)]
+            yield [*_reported_items(items), *_filtered(items, options)]
     else:
         yield from windows
 
 
-def _faults(items: Iterable[Item]) -> Iterator[Item]:
-    return (item for item in items if item[0] == "faults")
+def _reported_items(items: Iterable[Item]) -> Iterator[Item]:
+    """Yield what is reported whatever the table: faults, and the number of messages."""
+    count = 0
+    for table, found in items:
+        if table == "faults":
+            yield table, found
+        elif table == "messages":
+            count += len(found)
+    yield _DECODED, [count]
 
 
 def _filtered(items: Iterable[Item], options: ReadOptions) -> Iterator[Item]:
@@ -272,7 +281,7 @@ def _selected(batch: Any, wanted: Iterable[str] | None) -> pa.RecordBatch:
 
 
 def _pack(found: Any) -> bytes | pa.Buffer:
-    if not isinstance(found, pa.RecordBatch):  # of WAITING
+    if not isinstance(found, pa.RecordBatch):  # of WAITING and _DECODED
         return msgspec.msgpack.encode(found)
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, found.schema) as writer:
@@ -281,6 +290,8 @@ def _pack(found: Any) -> bytes | pa.Buffer:
 
 
 def _unpacked(table: str, data: bytes) -> Any:
+    if table == _DECODED:
+        return msgspec.msgpack.decode(data, type=list[int])
     if table == WAITING:
         return msgspec.msgpack.decode(data, type=dict[int, int])
     return pa.ipc.open_stream(data).read_next_batch()
@@ -326,9 +337,11 @@ def read_windows(
     jobs: int | None = None,
     progress: Progress | None = None,
     on_faults: Faults | None = None,
+    on_messages: Callable[[int], None] | None = None,
     small_bytes: int = SMALL_BYTES,
 ) -> Generator[Iterator[pa.RecordBatch]]:
-    """Yield the same rows window by window; each must be exhausted before the next."""
+    """Yield the same rows window by window; each must be exhausted before the next. `on_messages`
+    gets the number of messages that were decoded for the table, whatever the filter."""
     chosen = options or ReadOptions()
     files = [os.fspath(path) for path in paths]
     sizes = [os.path.getsize(path) for path in files]
@@ -343,7 +356,7 @@ def read_windows(
         open_windows(files, chosen) if count == 1 else Workers(files, chosen, count - 1).windows()
     )
     with closing(opened):
-        windows = _watched(opened, on_faults, progress, marks)
+        windows = _watched(opened, on_faults, progress, marks, on_messages)
         if count > 1 and chosen.table in FILTERED:
             chosen = replace(chosen, filter=None)
         if count > 1 and chosen.table in DERIVED:
@@ -362,8 +375,7 @@ def read_live(
 ) -> Generator[Iterator[pa.RecordBatch]]:
     """Yield the rows of live inputs as they become final, a window at a time, in this process.
 
-    They are the rows of a file with the same bytes. `on_messages` gets the number of messages that
-    were decoded for the table, whatever the filter. The inputs are closed with the iterator.
+    They are the rows of a file with the same bytes. The inputs are closed with the iterator.
     """
     with closing(inputs), closing(open_windows(inputs, options)) as opened:
         windows = _watched(opened, on_faults, None, (), on_messages)
@@ -414,9 +426,10 @@ def _reported(
     for table, found in window:
         if table == "faults" and on_faults is not None:
             on_faults(found)
-        if table == "messages" and on_messages is not None:
-            on_messages(len(found))
-        yield table, found
+        if table in ("messages", _DECODED) and on_messages is not None:
+            on_messages(found[0] if table == _DECODED else len(found))
+        if table != _DECODED:
+            yield table, found
 
 
 def _marks(files: Sequence[str], sizes: Sequence[int], window_bytes: int) -> list[int]:
