@@ -198,7 +198,7 @@ def test_bad_usage(run: Run, traffic: Path, args: tuple[str, ...], words: str) -
 
 
 def test_no_file(run: Run) -> None:
-    assert "missing argument FILE" in run("follow", "5").err
+    assert "missing argument; expected FILE… CONNECTION (" in run("follow", "5").err
 
 
 # -- order and words -------------------------------------------------------------------------
@@ -222,6 +222,15 @@ def test_what_was_captured_behind_a_hole_comes_in_its_place() -> None:
     order.waiting = {7: 45}
     assert list(order.add([at(50)])) == []
     assert order.rest() == [at(50)]
+
+
+def test_live_events_do_not_wait_for_further_packets() -> None:
+    """The last message of a connection that is silent then."""
+    order = EventOrder(7, live=True)
+    order.waiting = {7: 20}
+    assert list(order.add([at(10), at(20), at(30)])) == [at(10), at(20)]
+    order.waiting = {}
+    assert list(order.add([])) == [at(30)]
 
 
 def test_a_tunnel_waits_for_its_link() -> None:

@@ -243,7 +243,7 @@ def test_failures(run: Run, engine: Engine, error: Exception, code: int, said: s
         (["--master", "a", "--remote", "b"], "--master conflicts with --remote"),
         (["--max-bytes", "much"], "'much'; expected a number"),
         (["--trigger", "soon"], "'soon'; expected seconds"),
-        (["--port", "x=comet"], "expected PORT=NAME"),
+        (["--port", "x=comet"], "expected PORT=PROTOCOL"),
         (["--as", "nope"], "nope"),
         (["--keep", "nope=5d"], "unknown table 'nope'"),
         (["--keep", "calls=long"], "invalid --keep 'long'; expected seconds"),

@@ -161,6 +161,16 @@ MISTAKES = [
         " program, or choose another port with --port comet=PORT or comet.port",
     ),
     Mistake(
+        "hub --data new --port 9000=comet",
+        "invalid --port '9000=comet'; expected NAME=PORT with a port 0-65535, such as comet=9000"
+        " (see wirelake hub --help)",
+    ),
+    Mistake(
+        "read tap.pcap --port comet=9000",
+        "invalid --port 'comet=9000'; expected PORT=PROTOCOL, such as 9000=comet (see wirelake"
+        " read --help)",
+    ),
+    Mistake(
         "hub --data new --port comte=9000",
         "unknown listener 'comte'; expected one of esnp, tny, relay, magline, comet, admin; did"
         " you mean comet? (see wirelake hub --help)",

@@ -20,7 +20,7 @@ import pytest
 import zstandard
 
 from wirelake.cli.output.rows import ORDERS
-from wirelake.cli.read import command as read_command
+from wirelake.cli.read import options as read_options
 from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
 from wirelake.records.exact_json import ID_NAMES, exact
 
@@ -57,10 +57,10 @@ def start(*args: str, **more: Any) -> subprocess.Popen[bytes]:
 
 
 def test_the_tables_are_those_that_can_be_read() -> None:
-    assert set(read_command.TABLES) == set(TABLES)
+    assert set(read_options.TABLES) == set(TABLES)
 
 
-@pytest.mark.parametrize("table", read_command.TABLES)
+@pytest.mark.parametrize("table", read_options.TABLES)
 def test_every_table_as_json(run: Run, traffic: Path, table: str) -> None:
     fields = table_schema(ReadOptions(table=table))  # a struct for each installed protocol
     plain = [each.name for each in fields if not pa.types.is_struct(each.type)]
@@ -75,7 +75,7 @@ def test_every_table_as_json(run: Run, traffic: Path, table: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-@pytest.mark.parametrize("table", read_command.TABLES)
+@pytest.mark.parametrize("table", read_options.TABLES)
 def test_every_table_is_in_order_of_time(run: Run, traffic: Path, table: str, form: str) -> None:
     """Over all files, and whatever is decoded late because of a gap."""
     column = ORDERS[table].column
@@ -320,6 +320,16 @@ def test_several_files_are_one_capture(run: Run, traffic: Path) -> None:
     assert len(together) < sum(apart)
 
 
+def test_a_capture_with_several_names_is_read_once(run: Run, traffic: Path, tmp_path: Path) -> None:
+    file = captures_of(traffic)[-1]
+    wanted = run("read", file)
+    link = tmp_path / "link.pcap"
+    link.symlink_to(file)
+    again = f"{traffic}/../{traffic.name}/{Path(file).name}"
+    found = run("read", file, again, str(link))
+    assert (found.code, found.out) == (0, wanted.out)
+
+
 def test_keys_open_what_is_sealed(run: Run, traffic: Path) -> None:
     taps = [file for file in captures_of(traffic) if "tap" in file]
     sealed = [row["sealed"] for row in read_json(run, *taps)]
@@ -398,7 +408,7 @@ def test_what_is_not_sealed_is_left_out_of_a_folder(
 
 def test_faults_are_counted_in_a_note(run: Run, traffic: Path) -> None:
     faults = rows(traffic, table="faults")
-    for table in read_command.TABLES:
+    for table in read_options.TABLES:
         found = run("read", str(traffic), "--table", table)
         assert found.code == 0
         note = f"wirelake: {len(faults)} faults ("
@@ -427,8 +437,8 @@ BAD_USAGE = {
     ("--sort", "comet"): "--sort: comet has several values; expected one of its fields",
     ("--sort", "latency_ns:asc"): "--sort: unknown column 'latency_ns:asc'",
     ("--as", "nope"): "unknown protocol 'nope'",
-    ("--port", "9999"): "invalid --port '9999'; expected PORT=NAME",
-    ("--port", "99999=comet"): "invalid --port '99999=comet'; expected PORT=NAME",
+    ("--port", "9999"): "invalid --port '9999'; expected PORT=PROTOCOL",
+    ("--port", "99999=comet"): "invalid --port '99999=comet'; expected PORT=PROTOCOL",
     ("--port", "1=nope"): "unknown protocol 'nope'",
     ("--dialect", "tny"): "invalid --dialect 'tny'; expected PROTOCOL=NAME",
     ("--dialect", "tny=nope"): "unknown dialect 'nope' of tny; expected one of seed, upstream",

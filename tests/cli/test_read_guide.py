@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wirelake.cli.read.command import TABLES
+from wirelake.cli.read.options import TABLES
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "captures.md"
 

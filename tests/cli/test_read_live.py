@@ -193,6 +193,60 @@ def test_a_file_that_shrinks(start: Start, traffic: Path, tmp_path: Path) -> Non
     assert errors.endswith("wirelake: incomplete: the rows are those of what was read before\n")
 
 
+# -- one connection --------------------------------------------------------------------------
+
+
+def ends(shell: Run, traffic: Path) -> dict[str, Any]:
+    """A connection that shares its server's address with others."""
+    path = str(traffic / "tap-a-00000000.pcap")
+    found: dict[str, Any] = json.loads(shell("read", path, "--table", "connections").lines[0])
+    return found
+
+
+def test_a_connection_is_that_of_the_finished_file(shell: Run, traffic: Path) -> None:
+    row = ends(shell, traffic)
+    wanted = shell("follow", str(traffic / "tap-a-00000000.pcap"), row["connection"])
+    assert wanted.code == 0
+    client = "{client_address}:{client_port}".format(**row)
+    for chosen in (row["connection"], client):
+        assert shell("follow", "-", chosen, stdin=capture(traffic)) == wanted
+    server = "{server_address}:{server_port}".format(**row)
+    found = shell("follow", "-", server, stdin=capture(traffic))
+    assert (found.code, found.out) == (0, wanted.out)
+    assert f" further connections at {server} not shown: the address of a client" in found.err
+
+
+def test_lines_of_a_connection_come_until_a_signal(
+    start: Start, shell: Run, traffic: Path, tmp_path: Path
+) -> None:
+    row = ends(shell, traffic)
+    path, data = tmp_path / "growing.pcap", capture(traffic)
+    path.write_bytes(data[: len(data) // 2])
+    found = start("follow", "--follow", str(path), row["connection"])
+    assert found.line().startswith(f"connection {row['connection']}, client ".encode())
+    with path.open("ab") as file:
+        file.write(data[len(data) // 2 :])
+    wanted = shell("follow", str(traffic / "tap-a-00000000.pcap"), row["connection"])
+    code, lines, errors = found.end(signal.SIGINT)
+    assert (code, errors) == (0, "")
+    assert [line.decode() for line in lines] == wanted.lines[1:]
+
+
+def test_a_connection_that_does_not_come(shell: Run, traffic: Path) -> None:
+    data = capture(traffic)
+    for chosen, words in (("5", "connection 5"), ("[::1]:80", "connection at [::1]:80")):
+        found = shell("follow", "-", chosen, stdin=data)
+        assert (found.code, found.out) == (2, "")
+        assert found.err.startswith(f"wirelake: no {words} in ")
+    # What is wrong with the capture says more.
+    found = shell("follow", "-", "5", "--json", stdin=b"hello\n" * 9)
+    assert (found.code, found.out) == (1, "")
+    assert found.err == "wirelake: standard input: not a capture: neither pcap nor pcapng\n"
+
+
+# -- what is wrong ---------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize(
     ("stdin", "line"),
     [
@@ -214,9 +268,17 @@ def test_a_capture_without_a_known_protocol(shell: Run) -> None:
     found = shell("read", "-", "--json", "--port", "1=comet", stdin=small_pcap()[0])
     assert (found.code, found.out) == (0, "")
     assert found.err.splitlines()[-1] == (
-        "wirelake: 5 packets, but no message of a known protocol;"
-        " --port PORT=PROTOCOL or --as PROTOCOL names it"
+        "wirelake: no message of a known protocol in 5 packets; --port PORT=PROTOCOL or --as"
+        " PROTOCOL names it"
     )
+
+
+def test_an_output_that_is_also_followed(shell: Run, traffic: Path, tmp_path: Path) -> None:
+    path = tmp_path / "growing.pcap"
+    path.write_bytes(capture(traffic))
+    found = shell("read", "--follow", str(path), "-o", str(path), "--json")
+    assert (found.code, found.err) == (2, f"wirelake: output {path} is also an input\n")
+    assert path.read_bytes() == capture(traffic)
 
 
 @pytest.mark.parametrize(
@@ -227,6 +289,8 @@ def test_a_capture_without_a_known_protocol(shell: Run) -> None:
         (("listen", "-i", "l0"), "unknown interface 'l0'; expected one of"),
         (("listen",), "missing option --interface"),
         (("listen", "-i", "lo", "-i", "any", "--save", "x"), "--save keeps one capture"),
+        (("listen", "-i", "lo", "--save", "x.json", "-o", "./x.json"), "--save and --output name"),
+        (("listen", "-i", "lo", "-o", "no/such.json"), "no: no such folder"),
     ],
 )
 def test_bad_usage(shell: Run, args: tuple[str, ...], line: str) -> None:

@@ -32,7 +32,7 @@ from wirelake.cli.commands.tail import MessageView
 from wirelake.cli.lake.command import SUBCOMMANDS
 from wirelake.cli.main import COMMANDS
 from wirelake.cli.options import FORMATS
-from wirelake.cli.read.command import TABLES
+from wirelake.cli.read.options import TABLES
 from wirelake.client import connect
 from wirelake.columnar.read.reader import ReadOptions, read_batches
 from wirelake.lake.datasource.options import parse

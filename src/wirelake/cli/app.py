@@ -18,6 +18,7 @@ from click.shell_completion import CompletionItem
 from .completion import prepare
 from .errors import BAD_DATA, BAD_USAGE, INTERRUPTED, CommandError, missing_package, unknown_name
 from .main import COMMANDS, abandon_output, help_text, place_of
+from .signals import ended_by_signals
 
 __all__ = ["TOP", "load", "run"]
 
@@ -73,8 +74,9 @@ def run(args: Sequence[str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        result = TOP.main(list(args), prog_name="wirelake", standalone_mode=False)
-        sys.stdout.flush()
+        with ended_by_signals():
+            result = TOP.main(list(args), prog_name="wirelake", standalone_mode=False)
+            sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except BrokenPipeError:
         return abandon_output()
@@ -156,6 +158,10 @@ def _problem(error: click.UsageError) -> str:
         case click.BadOptionUsage():
             return f"{error.option_name} requires a value"
         case click.MissingParameter(param=click.Parameter() as param):
+            arguments = _arguments(error.ctx)
+            if param.nargs == -1 and len(arguments) > 1:
+                # Which of them is missing is not known: the last one takes what there is first.
+                return f"missing argument; expected {' '.join(arguments)}"
             names = getattr(param.type, "choices", ())
             expected = f"; expected one of {', '.join(names)}" if names else ""
             kind = "option" if isinstance(param, click.Option) else "argument"
@@ -166,6 +172,14 @@ def _problem(error: click.UsageError) -> str:
             return f"invalid {name} {text}" if text[:1] in "'\"" else f"{name}: {text}"
         case _:
             return error.format_message()
+
+
+def _arguments(ctx: click.Context | None) -> list[str]:
+    """Return the arguments of a command as `--help` shows them."""
+    if ctx is None:
+        return []
+    found = [each for each in ctx.command.params if isinstance(each, click.Argument)]
+    return [each.make_metavar(ctx) for each in found]
 
 
 def _name(param: click.Parameter, ctx: click.Context | None) -> str:

@@ -1,6 +1,6 @@
 """Captures for commands that query tables: opened as a lake, with progress and notices.
 
-    captures = Captures(("edge.pcapng",), **reading)
+    captures = Captures(("edge.pcapng",), reading=reading)
     with captures.opened(("calls",)) as db:
         ...
     return captures.code
@@ -12,20 +12,17 @@ rest of the captures says.
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from .errors import BAD_DATA
 from .lake.run import STEP_TEXTS
-from .options import Command, Reading, captures, open_option, reading_options
-from .output.text import counted, print_notice, spinner
+from .options import Command, Reading, captures, jobs_option, joined, open_option, reading_options
+from .output.text import names_text, print_notice, report_no_messages, spinner
 from .read.kernels import prepare_kernels
 
 if TYPE_CHECKING:
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Captures", "capture_options"]
 
-_ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 _CUT_OFF: Final = "truncated_file"
 """The fault of a capture that ends within a packet."""
 _MAX_NAMED: Final = 3
@@ -50,17 +46,15 @@ _REFUSED: Final = {
 
 
 def capture_options(command: Command) -> Command:
-    """Add the options for reading captures, `jobs` and `keep`."""
+    """Add FILE… and the options for reading captures; the argument is `captures`."""
+    files = click.argument("files", nargs=-1, required=True, metavar="FILE…")
     keep = click.option(
         "--keep",
         is_flag=True,
         help="Keep the tables beside the capture, in CAPTURE.lake, for the next time.",
     )
-    jobs = click.option(
-        "--jobs", type=click.IntRange(min=1), help="Number of processes.  [default: one per CPU]"
-    )
-    decorated: Command = open_option(reading_options(jobs(keep(command))))
-    return decorated
+    options = (files, open_option, jobs_option, keep)
+    return reading_options(joined(command, options, "captures", Captures))
 
 
 class Captures:
@@ -68,32 +62,29 @@ class Captures:
 
     def __init__(
         self,
-        named: tuple[str, ...],
+        files: tuple[str, ...],
         *,
+        reading: Reading,
         include_open: bool = False,
         jobs: int | None = None,
         keep: bool = False,
-        **reading: Any,
     ):
-        """`named` are files and folders as they were given, `reading` the options of `Reading`."""
-        if keep and len(named) > 1:
+        if keep and len(files) > 1:
             raise click.UsageError("--keep needs one FILE, or the folder of several")
-        self.named = named
-        self.files = captures(named, include_open=include_open)
-        self.reading = Reading.of(**reading)
-        self._ports = tuple(reading["ports"])
+        self.named = files
+        """Files and folders as they were given."""
+        self.files = captures(files, include_open=include_open)
+        self.reading = reading
         self._include_open = include_open
         self._jobs = jobs
         self._keep = keep
         self.code = 0
-        """The exit code: 1 if captures could not be read, or have no known protocol."""
+        """The exit code: 1 if captures could not be read."""
 
     @property
     def name(self) -> str:
         """The name of a report about them."""
-        first = Path(self.named[0]).absolute().name
-        more = len(self.named) - 1
-        return f"{first} and {more:,} more" if more else first
+        return names_text(self.named)
 
     @property
     def sql(self) -> list[str]:
@@ -101,7 +92,7 @@ class Captures:
         reading = self.reading
         options = {
             "--as": [reading.force_protocol] if reading.force_protocol else [],
-            "--port": self._ports,
+            "--port": [f"{port}={(reading.ports or {})[port]}" for port in reading.given_ports],
             "--dialect": [f"{name}={dialect}" for name, dialect in reading.dialects.items()],
             "--keys": reading.keys,
         }
@@ -121,7 +112,7 @@ class Captures:
         from wirelake.tables.query import open_lake
 
         wanted = tuple(tables)
-        with _ended_by_signals(), self._lake(wanted) as made:
+        with self._lake(wanted) as made:
             with open_lake(made.root, tables=wanted) as db:
                 yield db
             self._report(made)
@@ -217,28 +208,6 @@ class Captures:
         if others or made.refused:
             self.code = BAD_DATA
             return
-        coverage = table(made.root, "coverage", columns=("protocol", "new_bytes"))
-        if coverage.column("protocol").null_count == coverage.num_rows:
-            self.code = BAD_DATA
-            size = sum(coverage.column("new_bytes").to_pylist())
-            print_notice(
-                f"no known protocol in {self.name}: {counted(coverage.num_rows, 'stream')},"
-                f" {size:,} bytes; --as NAME or --port PORT=NAME says what they are"
-                if coverage.num_rows
-                else f"no TCP connection with data in {self.name}"
-            )
-
-
-@contextmanager
-def _ended_by_signals() -> Iterator[None]:
-    """Have signals raise an exception, so that temporary files are removed."""
-
-    def end(number: int, _: FrameType | None) -> None:
-        sys.exit(128 + number)
-
-    before = {number: signal.signal(number, end) for number in _ENDS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        coverage = table(made.root, "coverage", columns=("messages",))
+        if not any(coverage.column("messages").to_pylist()):
+            report_no_messages(self.name)

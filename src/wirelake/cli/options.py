@@ -2,6 +2,7 @@
 
 - Protocols, dialects and directions; NAME=VALUE pairs; input from a file or standard input.
 - Option types: sizes (256MB), durations (30d), times, fractions (1/16).
+- `joined`, for options whose values are one argument of a command.
 - `reading_options`, `Reading` and `captures`, for commands that read captures.
 - `output_format`, for commands that write rows.
 
@@ -11,16 +12,18 @@ functions.
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 
@@ -28,6 +31,7 @@ from .errors import BAD_USAGE, CommandError, unknown_name
 from .output.text import print_notice
 
 if TYPE_CHECKING:
+    from wirelake.columnar.read.options import ReadOptions
     from wirelake.wire.model import Direction
     from wirelake.wire.protocol import Protocol
 
@@ -44,8 +48,12 @@ __all__ = [
     "check_direction",
     "duration",
     "find_protocol",
+    "follow_option",
     "fraction",
     "hex_bytes",
+    "is_port",
+    "jobs_option",
+    "joined",
     "name_value_pairs",
     "open_option",
     "output_file",
@@ -260,6 +268,8 @@ class Reading:
     """Key log files."""
     reveal: bool = False
     """Whether secrets are shown instead of masked."""
+    given_ports: tuple[int, ...] = ()
+    """The ports that were named; `ports` has the default ones as well."""
 
     @classmethod
     def of(
@@ -273,58 +283,105 @@ class Reading:
         """Parse the values of the options."""
         if force_protocol is not None:
             find_protocol(force_protocol)
-        return cls(force_protocol, _ports(ports), protocol_dialects(dialects), keys, reveal)
+        given = _given_ports(ports)
+        return cls(
+            force_protocol,
+            _all_ports(given),
+            protocol_dialects(dialects),
+            keys,
+            reveal,
+            tuple(given),
+        )
+
+    def options(self, table: str, **more: Any) -> ReadOptions:
+        """Return the options for reading a table."""
+        from wirelake.columnar.read.options import ReadOptions
+
+        return ReadOptions(
+            table=table,
+            force_protocol=self.force_protocol,
+            ports=self.ports,
+            keys=self.keys,
+            dialects=self.dialects,
+            reveal=self.reveal,
+            **more,
+        )
+
+
+Option: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+"""What adds an option to a command."""
+
+
+def joined(
+    command: Command, options: Sequence[Option], argument: str, join: Callable[..., Any]
+) -> Command:
+    """Add options; the command gets what `join` returns for their values, as one argument."""
+
+    names = inspect.signature(join).parameters
+
+    @functools.wraps(command)
+    def with_joined(**values: Any) -> Any:
+        own = {name: values.pop(name) for name in names if name in values}
+        return command(**values, **{argument: join(**own)})
+
+    decorated: Any = with_joined
+    for option in reversed(options):
+        decorated = option(decorated)
+    return cast("Command", decorated)
+
+
+_PROTOCOL_OPTIONS: Final = (
+    click.option(
+        "--as",
+        "force_protocol",
+        metavar="NAME",
+        help="Protocol of every connection, instead of detecting it.",
+    ),
+    click.option(
+        "--port",
+        "ports",
+        multiple=True,
+        metavar="PORT=PROTOCOL",
+        help="Protocol of a server port; repeatable.",
+    ),
+    click.option(
+        "--dialect",
+        "dialects",
+        multiple=True,
+        metavar="PROTOCOL=NAME",
+        help="Dialect of a protocol; repeatable.  [default: the first]",
+    ),
+)
+_KEY_OPTIONS: Final = (
+    click.option(
+        "--keys", multiple=True, metavar="FILE", help="Key log for decryption; repeatable."
+    ),
+    click.option("--reveal", is_flag=True, help="Show secrets."),
+)
 
 
 def protocol_options(command: Command) -> Command:
-    """Add the options `force_protocol`, `ports` and `dialects`."""
-    for option in (
-        click.option(
-            "--as",
-            "force_protocol",
-            metavar="NAME",
-            help="Protocol of every connection, instead of detecting it.",
-        ),
-        click.option(
-            "--port",
-            "ports",
-            multiple=True,
-            metavar="PORT=NAME",
-            help="Protocol of a server port; repeatable.",
-        ),
-        click.option(
-            "--dialect",
-            "dialects",
-            multiple=True,
-            metavar="PROTOCOL=NAME",
-            help="Dialect of a protocol; repeatable.  [default: the first]",
-        ),
-    ):
-        command = option(command)
-    return command
+    """Add the options that say which protocols connections have; the argument is `reading`."""
+    return joined(command, _PROTOCOL_OPTIONS, "reading", Reading.of)
 
 
 def reading_options(command: Command) -> Command:
-    """Add the protocol options, and `keys` and `reveal`."""
-    keys = click.option(
-        "--keys",
-        multiple=True,
-        metavar="FILE",
-        help="Key log for decryption; repeatable.",
-    )
-    reveal = click.option("--reveal", is_flag=True, help="Show secrets.")
-    decorated: Command = keys(reveal(protocol_options(command)))
-    return decorated
+    """Add the protocol options, `--keys` and `--reveal`; the argument is `reading`."""
+    return joined(command, (*_PROTOCOL_OPTIONS, *_KEY_OPTIONS), "reading", Reading.of)
 
 
-def open_option(command: Command) -> Command:
-    """Add the option `include_open`."""
-    decorated: Command = click.option(
-        "--include-open",
-        is_flag=True,
-        help="Also read recordings in folders that are still open (*.pcapng.open).",
-    )(command)
-    return decorated
+open_option: Final = click.option(
+    "--include-open",
+    is_flag=True,
+    help="Also read recordings in folders that are still open (*.pcapng.open).",
+)
+"""Adds the option `include_open`."""
+follow_option: Final = click.option("--follow", is_flag=True, help="Read files on as they grow.")
+"""Adds the option `follow`."""
+jobs_option: Final = click.option(
+    "--jobs", type=click.IntRange(min=1), help="Number of CPUs to use.  [default: all]"
+)
+"""Adds the option `jobs`."""
 
 
 def admission_options(command: Command) -> Command:
@@ -359,7 +416,7 @@ def captures(
     Unfinished recordings in folders are skipped with a notice, unless `include_open` is set.
     `standard_input` allows `-`.
     """
-    files: dict[str, None] = {}
+    files: dict[str, str] = {}
     for path in paths:
         if path == "-" and not standard_input:
             raise CommandError(
@@ -370,8 +427,10 @@ def captures(
                 f"invalid file name {path!r}; expected printable characters", BAD_USAGE
             )
         folder = Path(path)
-        files |= dict.fromkeys(_in_folder(folder, include_open) if folder.is_dir() else [path])
-    return list(files)
+        for file in _in_folder(folder, include_open) if folder.is_dir() else [path]:
+            # Whatever it is called: its rows would count twice.
+            files.setdefault(os.path.realpath(file), file)
+    return list(files.values())
 
 
 def _in_folder(folder: Path, include_open: bool) -> list[str]:
@@ -401,20 +460,34 @@ def _in_folder(folder: Path, include_open: bool) -> list[str]:
     return finished
 
 
-def _ports(given: tuple[str, ...]) -> dict[int, str] | None:
+def _given_ports(given: Iterable[str]) -> dict[int, str]:
+    """Parse repeated `--port PORT=PROTOCOL` options."""
+    chosen: dict[int, str] = {}
+    for text in given:
+        port, separator, name = text.partition("=")
+        if not separator or not is_port(port):
+            # The hub's option of this name is NAME=PORT.
+            example = f"{name}={port}" if is_port(name) and port else _PORT_EXAMPLE
+            raise click.UsageError(
+                f"invalid --port {text!r}; expected PORT=PROTOCOL, such as {example}"
+            )
+        if int(port) in chosen:
+            raise click.UsageError(f"duplicate --port {port!r}")
+        chosen[int(port)] = find_protocol(name).name
+    return chosen
+
+
+def _all_ports(given: dict[int, str]) -> dict[int, str] | None:
     if not given:
         return None
     from wirelake.capture.decode.protocol_selector import default_ports
 
-    chosen = default_ports()
-    for text in given:
-        port, separator, name = text.partition("=")
-        if not separator or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
-            raise click.UsageError(
-                f"invalid --port {text!r}; expected PORT=NAME, such as {_PORT_EXAMPLE}"
-            )
-        chosen[int(port)] = find_protocol(name).name
-    return chosen
+    return {**default_ports(), **given}
+
+
+def is_port(text: str) -> bool:
+    """Return whether a text is the number of a TCP port that servers can have."""
+    return re.fullmatch(r"[0-9]{1,5}", text) is not None and 0 < int(text) < 1 << 16
 
 
 # -- output formats ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -158,7 +158,7 @@ def redact(
     addresses: bool,
     seed: str | None,
     as_json: bool,
-    **reading: Any,
+    reading: Reading,
 ) -> None:
     """Write a redacted copy."""
     if seed is not None and not addresses:
@@ -169,7 +169,6 @@ def redact(
 
     # Without --seed the pseudonyms of two copies cannot be linked. Addresses are few enough to try
     # them all, so a guessable seed would reveal them.
-    options = Reading.of(**reading)
     _check_readable(file)
     pseudonyms = (seed or secrets.token_hex(16)) if addresses else None
     try:
@@ -178,9 +177,9 @@ def redact(
             output,
             content=bodies,
             addresses=pseudonyms,
-            ports=options.ports,
-            force_protocol=options.force_protocol,
-            dialects=options.dialects,
+            ports=reading.ports,
+            force_protocol=reading.force_protocol,
+            dialects=reading.dialects,
         )
     except ValueError as error:
         raise CommandError(f"{file}: {error}") from error

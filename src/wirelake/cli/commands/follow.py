@@ -5,28 +5,35 @@
        0.340297  ✗ gap from the server, 1,448 bytes missing
 
 Seconds count from the first packet of the connection. Rows are printed while the capture is being
-read, one window after another.
+read, one window after another; those of a live input as they become final.
+
+In files, an address is looked up first: if several connections have it, they are listed. A live
+input is read once, so the first connection that has it is printed, and the others are counted.
 """
 
 from __future__ import annotations
 
 import ipaddress
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import click
 
 from ..errors import BAD_USAGE, CommandError
+from ..live_inputs import find_inputs, live_inputs, open_inputs, report_problems
 from ..main import COMMANDS
-from ..options import CONTEXT, Reading, captures, open_option, reading_options
-from ..output.text import counted, json_text, printable, time_text
+from ..options import CONTEXT, Reading, follow_option, open_option, reading_options
+from ..output.text import counted, json_text, print_notice, printable, time_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from wirelake.columnar.pipeline.pipeline import Item
+    from wirelake.columnar.read.options import ReadOptions
+    from wirelake.columnar.scan.live import LiveInputs
 
 __all__ = ["ConversationView", "EventOrder", "command"]
 
@@ -37,12 +44,18 @@ else that happened: open, close, gaps and other faults, facts of a recorder. CON
 number in column `connection` of any table, which may be that of a tunnel; or IP:PORT, the address
 of one of its ends, or of the user of a tunnel.
 
+FILE may also be a pipe, or - for standard input; with --follow, files are read on as they grow.
+Lines are then printed as they become final, until the pipe ends or Ctrl-C. IP:PORT is then the
+first connection with such an end; a tunnel has only its number.
+
 \b
 Examples:
   wirelake read edge.pcapng --table connections
   wirelake follow edge.pcapng 1633322457575350528
   wirelake follow edge.pcapng 10.210.132.157:36608
   wirelake follow captures/ 1633322457575350528 --fields --hex
+  sudo tcpdump -U --immediate-mode -i eth0 -w - | wirelake follow - 10.20.0.9:9620
+  wirelake follow --follow growing.pcap 10.210.132.157:36608
 """
 
 ConnectionEvent: TypeAlias = dict[str, Any]
@@ -56,6 +69,7 @@ _RANKS: Final = {"opened": 0, "fact": 1, "fault": 2, "message": 3, "closed": 4}
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @click.argument("connection")
 @open_option
+@follow_option
 @reading_options
 @click.option("--fields", is_flag=True, help="Show all fields of each message.")
 @click.option("--hex", "as_hex", is_flag=True, help="Show the bytes of bodies and faults.")
@@ -64,35 +78,118 @@ def command(
     files: tuple[str, ...],
     connection: str,
     include_open: bool,
+    follow: bool,
     fields: bool,
     as_hex: bool,
     as_json: bool,
-    **reading: Any,
-) -> None:
+    reading: Reading,
+) -> int:
     """Print a connection."""
-    from wirelake.records.exact_json import exact
-
-    address = None if connection.isdecimal() else _address(connection)
-    paths = captures(files, include_open=include_open)
+    chosen = int(connection) if connection.isdecimal() else _address(connection)
+    paths, live = find_inputs(files, include_open=include_open, follow=follow)
     from ..read.kernels import prepare_kernels
 
-    prepare_kernels(paths)
-    options = Reading.of(**reading)
-    empty = True
+    prepare_kernels(paths, live=live)
+    printer = _Printer(fields=fields, as_hex=as_hex, as_json=as_json)
     try:
-        number = int(connection) if address is None else _connection_at(paths, address, options)
-        view = ConversationView(number, fields=fields, as_hex=as_hex)
-        for event in connection_events(paths, number, options):
-            empty = False
-            for line in [json_text(exact(event))] if as_json else view.lines(event):
-                click.echo(line)
+        if live:
+            with live_inputs(lambda: open_inputs(paths, follow=follow), printing=True) as inputs:
+                return _follow_live(inputs, chosen, reading, printer)
+        number = chosen if isinstance(chosen, int) else _connection_at(paths, chosen, reading)
+        printer.print(number, connection_events(paths, number, reading))
     except ValueError as error:
         raise CommandError(str(error)) from error
-    if empty:
+    if printer.is_empty:
         raise CommandError(f"no such connection {number}; {_lists(files)}", BAD_USAGE)
-    if not as_json:
-        for line in view.summary():
-            click.echo(line)
+    return 0
+
+
+class _Printer:
+    """Prints the events of a connection."""
+
+    def __init__(self, *, fields: bool, as_hex: bool, as_json: bool):
+        self._fields = fields
+        self._hex = as_hex
+        self._json = as_json
+        self.is_empty = True
+        """Whether nothing was printed."""
+
+    def print(self, number: int, events: Iterable[ConnectionEvent]) -> None:
+        """Print a line for each event, and a summary."""
+        from wirelake.records.exact_json import exact
+
+        view = ConversationView(number, fields=self._fields, as_hex=self._hex)
+        for event in events:
+            self.is_empty = False
+            for line in [json_text(exact(event))] if self._json else view.lines(event):
+                click.echo(line)
+        if not self._json and not self.is_empty:
+            for line in view.summary():
+                click.echo(line)
+
+
+# -- live inputs -----------------------------------------------------------------------------
+
+
+def _follow_live(
+    inputs: LiveInputs, chosen: int | _Address, reading: Reading, printer: _Printer
+) -> int:
+    """Print a connection as its packets arrive; return the exit code."""
+    from wirelake.columnar.read.parallel import open_windows
+
+    with closing(open_windows(inputs, _read_options(reading))) as windows:
+        if isinstance(chosen, int):
+            what = f"connection {chosen}"
+            printer.print(chosen, events_of(windows, chosen, live=True))
+        else:
+            what = f"connection at {_address_text(chosen)}"
+            first = _FirstAt(chosen, windows)
+            if (number := first.number()) is not None:
+                printer.print(number, events_of(first.windows, number, live=True))
+            if first.others:
+                print_notice(
+                    f"{counted(first.others, 'further connection')} at {_address_text(chosen)}"
+                    " not shown: the address of a client, or a number, names another"
+                )
+    code = report_problems(inputs)
+    if printer.is_empty and not code:
+        raise CommandError(f"no {what} in {counted(inputs.packets, 'packet')}", BAD_USAGE)
+    return code
+
+
+class _FirstAt:
+    """The first connection with an end at an address."""
+
+    def __init__(self, address: _Address, windows: Iterable[Iterable[Item]]):
+        self._address = address
+        self._first: int | None = None
+        self.windows: Iterator[Iterable[Item]] = self._noted(windows)
+        """What is left to read: all that concerns the connection, once its number is known."""
+        self.others = 0
+        """How many more connections have such an end, in what was read."""
+
+    def number(self) -> int | None:
+        """Read until there is such a connection; return its number, or None if there is none."""
+        for window in self.windows:
+            if self._first is not None:
+                self.windows = chain([window], self.windows)
+                break
+        return self._first
+
+    def _noted(self, windows: Iterable[Iterable[Item]]) -> Iterator[list[Item]]:
+        from wirelake.records.rows import Opened
+
+        for window in windows:
+            items = list(window)
+            for table, events in items:
+                for each in events if table == "connections" else ():
+                    if isinstance(each, Opened) and self._address in (
+                        (each.client_address, each.client_port),
+                        (each.server_address, each.server_port),
+                    ):
+                        self.others += self._first is not None
+                        self._first = self._first or each.connection
+            yield items
 
 
 # -- addresses -------------------------------------------------------------------------------
@@ -115,6 +212,11 @@ def _address(text: str) -> _Address:
         ) from None
 
 
+def _address_text(address: _Address) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def _connection_at(files: list[str], address: _Address, reading: Reading) -> int:
     """Return the connection with an end at this address; CommandError unless there is one."""
     found: dict[int, int] = {}
@@ -125,8 +227,7 @@ def _connection_at(files: list[str], address: _Address, reading: Reading) -> int
                 found = _connections_of(files, address, table, side, reading)
     if len(found) == 1:
         return next(iter(found))
-    host, port = address
-    where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    where = _address_text(address)
     if not found:
         raise CommandError(f"no connection at {where}; {_lists(files)}", BAD_USAGE)
     some = [
@@ -144,15 +245,11 @@ def _connections_of(
     files: list[str], address: _Address, table: str, side: str, reading: Reading
 ) -> dict[int, int]:
     """Return the connections or tunnels with such an end, and the time of their first packet."""
-    from wirelake.columnar.read.reader import ReadOptions, read_batches
+    from wirelake.columnar.read.reader import read_batches
 
     host, port = address
-    options = ReadOptions(
-        table=table,
-        force_protocol=reading.force_protocol,
-        ports=reading.ports,
-        keys=reading.keys,
-        dialects=reading.dialects,
+    options = reading.options(
+        table,
         columns=("connection", "first_ns"),
         filter=f'{side}_address == "{host}" and {side}_port == {port}',
     )
@@ -175,25 +272,28 @@ def _lists(files: Sequence[str]) -> str:
 # -- events ----------------------------------------------------------------------------------
 
 
+def _read_options(reading: Reading) -> ReadOptions:
+    # The sources of this table are all the sources that mention a connection.
+    return reading.options("connections")
+
+
 def connection_events(
     files: list[str], connection: int, reading: Reading
 ) -> Iterator[ConnectionEvent]:
     """Yield everything about a connection, in order."""
     from wirelake.columnar.read.parallel import open_windows
-    from wirelake.columnar.read.reader import ReadOptions
 
-    options = ReadOptions(
-        table="connections",  # its sources are all the sources that mention a connection
-        force_protocol=reading.force_protocol,
-        ports=reading.ports,
-        keys=reading.keys,
-        dialects=reading.dialects,
-        reveal=reading.reveal,
-    )
-    order = EventOrder(connection)
-    with closing(open_windows(files, options)) as windows:
-        for window in windows:
-            yield from order.add(_window_events(window, connection, order))
+    with closing(open_windows(files, _read_options(reading))) as windows:
+        yield from events_of(windows, connection)
+
+
+def events_of(
+    windows: Iterable[Iterable[Item]], connection: int, *, live: bool = False
+) -> Iterator[ConnectionEvent]:
+    """Yield the events of a connection from windows of the pipeline, in order."""
+    order = EventOrder(connection, live=live)
+    for window in windows:
+        yield from order.add(_window_events(window, connection, order))
     yield from order.rest()
 
 
@@ -202,9 +302,13 @@ class EventOrder:
 
     A window ends with streams that still wait for bytes behind a hole. Their messages come with a
     later window but have earlier times, so events after the start of such a hole are held back.
+
+    Events of the time of the last packet wait, too: the next window may have more of that time, and
+    kinds of events have an order. A live input may have no next packet, so there they do not wait.
     """
 
-    def __init__(self, connection: int):
+    def __init__(self, connection: int, *, live: bool = False):
+        self._bisect = bisect_right if live else bisect_left
         self._relevant: set[int | None] = {connection}
         """The connection; for a tunnel, its links as well."""
         self._pending: list[ConnectionEvent] = []
@@ -221,7 +325,7 @@ class EventOrder:
         since = [ts_ns for one, ts_ns in self.waiting.items() if one in self._relevant]
         count = len(self._pending)
         if since:
-            count = bisect_left(self._pending, min(since), key=lambda each: _sort_key(each)[0])
+            count = self._bisect(self._pending, min(since), key=lambda each: _sort_key(each)[0])
         ready, self._pending = self._pending[:count], self._pending[count:]
         yield from ready
 

@@ -13,7 +13,7 @@ import click
 
 from ..errors import BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
-from ..options import CONTEXT, Group, name_value_pairs
+from ..options import CONTEXT, Group, is_port, name_value_pairs
 from ..output.text import print_notice
 
 if TYPE_CHECKING:
@@ -116,8 +116,11 @@ def _ports(given: tuple[str, ...]) -> dict[str, int]:
     ports: dict[str, int] = {}
     for name, text in name_value_pairs("--port", given, "NAME=PORT").items():
         if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > _MAX_PORT:
+            # The option of this name of commands that read captures is PORT=PROTOCOL.
+            swapped = f", such as {text}={name}" if is_port(name) and text else ""
             raise click.UsageError(
-                f"invalid --port {f'{name}={text}'!r}; expected NAME=PORT with a port 0-{_MAX_PORT}"
+                f"invalid --port {f'{name}={text}'!r}; expected NAME=PORT with a port"
+                f" 0-{_MAX_PORT}{swapped}"
             )
         ports[name] = int(text)
     return ports

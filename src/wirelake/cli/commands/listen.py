@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,7 +13,7 @@ from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
 from ..options import CONTEXT, Reading
 from ..output.text import counted, print_notice
-from ..read.command import chosen_format, row_options
+from ..read.options import RowOptions, row_options
 
 if TYPE_CHECKING:
     from wirelake.capture.live.programs import Listening
@@ -48,23 +49,13 @@ Exit codes: 0 interrupted or LIMIT reached, 1 the capture ended early, 2 cannot 
 @row_options
 @click.option("--save", metavar="FILE", help="Also keep the capture; only with one interface.")
 def command(
-    interfaces: tuple[str, ...],
-    table: str,
-    condition: str | None,
-    columns: str | None,
-    protocol: str | None,
-    chosen: str | None,
-    output: str | None,
-    limit: int | None,
-    as_json: bool,
-    save: str | None,
-    **reading: Any,
+    interfaces: tuple[str, ...], rows: RowOptions, reading: Reading, save: str | None
 ) -> int:
     """Capture, and write rows."""
-    form = chosen_format(chosen, as_json=as_json)
     if save is not None and len(interfaces) > 1:
         raise click.UsageError("--save keeps one capture: name one interface")
-    options = Reading.of(**reading)
+    if save is not None and rows.output is not None and _same(save, rows.output):
+        raise click.UsageError("--save and --output name the same file")
     from ..read.kernels import prepare_kernels
 
     # Before anything is captured: what comes while kernels are compiled would be lost.
@@ -72,26 +63,12 @@ def command(
     from ..read.live import run_live
     from ..read.run import Request
 
-    request = Request(
-        named=interfaces,
-        files=list(interfaces),
-        table=table,
-        condition=condition,
-        columns=columns,
-        protocol=protocol,
-        format=form,
-        output=None if output == "-" else output,
-        jobs=None,
-        limit=limit,
-        reading=options,
-    )
-    # Those that were named: `options` has the default ports as well.
-    ports = [int(each.partition("=")[0]) for each in reading["ports"]]
+    request = Request(**vars(rows), named=interfaces, files=list(interfaces), reading=reading)
     sources: list[Listening] = []
     with ExitStack() as stack:
 
         def open_sources() -> list[Listening]:
-            sources.extend(_started(interfaces, ports))
+            sources.extend(_started(interfaces, reading.given_ports))
             if save is not None:  # only now: a capture that could not begin leaves no file
                 sources[0].copy = stack.enter_context(open(save, "xb", buffering=0))
             return sources
@@ -99,6 +76,10 @@ def command(
         code = run_live(request, open_sources)
     _report_dropped(sources)
     return code
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def _started(interfaces: Sequence[str], ports: Sequence[int]) -> list[Listening]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..capture_lake import Captures, capture_options
-from ..lake.report import made_report, report_options, show_report
+from ..lake.report import ReportOptions, made_report, report_options, show_report
 from ..main import COMMANDS
-from ..options import CONTEXT, TimePoint
+from ..options import CONTEXT
 
 __all__ = ["command"]
 
@@ -34,27 +32,16 @@ per doubling of the latency; their error is at most 1/8.
 
 
 @click.command(name="report", help=_HELP, context_settings=CONTEXT)
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @report_options
 @capture_options
-def command(
-    files: tuple[str, ...],
-    as_json: bool,
-    page: str | None,
-    since: TimePoint | None,
-    until: TimePoint | None,
-    top: int,
-    **reading: Any,
-) -> int:
+def command(captures: Captures, options: ReportOptions) -> int:
     """Print or write a report."""
-    captures = Captures(files, **reading)
-
     from ..output.rows import check_output
 
-    check_output(page, captures.files)
+    check_output(options.page, captures.files)
     from wirelake.tables.paths import PUBLIC_TABLES
 
     with captures.opened(PUBLIC_TABLES) as db:
-        report = made_report(db, since, until, top, lake=captures.name, command=captures.sql)
-    show_report(report, page, as_json=as_json)
+        report = made_report(db, options, lake=captures.name, command=captures.sql)
+    show_report(report, options)
     return captures.code

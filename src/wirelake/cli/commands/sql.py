@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from ..capture_lake import Captures, capture_options
-from ..lake.sql import FUNCTIONS, query_options, query_text, result_writer
+from ..lake.sql import FUNCTIONS, query_options, query_text
 from ..main import COMMANDS
 from ..options import CONTEXT
+
+if TYPE_CHECKING:
+    from ..lake.query import ResultWriter
 
 __all__ = ["command"]
 
@@ -36,23 +39,12 @@ Additional tables and functions:{FUNCTIONS.replace(" (not with --spark)", "")}""
 
 
 @click.command(name="sql", help=_HELP, context_settings=CONTEXT)
-@click.argument("files", nargs=-1, required=True, metavar="FILE…")
-@click.argument("query", metavar="QUERY")
 @query_options
 @capture_options
-def command(
-    files: tuple[str, ...],
-    query: str,
-    chosen: str | None,
-    output: str | None,
-    limit: int | None,
-    as_json: bool,
-    **reading: Any,
-) -> int:
+@click.argument("query", metavar="QUERY")
+def command(captures: Captures, query: str, writer: ResultWriter) -> int:
     """Run a query."""
-    writer = result_writer(chosen, output, limit, as_json)
     text = query_text(query)
-    captures = Captures(files, **reading)
 
     import duckdb
 

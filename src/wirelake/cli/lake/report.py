@@ -5,20 +5,21 @@ from __future__ import annotations
 import shutil
 import sys
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options import CONTEXT, Command, TimePoint, output_file, time_point
+from ..options import CONTEXT, Command, TimePoint, joined, output_file, time_point
 
 if TYPE_CHECKING:
     import duckdb
 
     from wirelake.tables.report.report import Report
 
-__all__ = ["command", "made_report", "report_options", "show_report"]
+__all__ = ["ReportOptions", "command", "made_report", "report_options", "show_report"]
 
 _HELP = """Report traffic, latency and errors.
 
@@ -40,23 +41,23 @@ per doubling of the latency; their error is at most 1/8.
 """
 
 
+@dataclass(frozen=True)
+class ReportOptions:
+    """What a report is about, and where it goes."""
+
+    as_json: bool
+    page: str | None
+    """The file of an HTML page."""
+    since: TimePoint | None
+    until: TimePoint | None
+    top: int
+    """Maximum rows per table."""
+
+
 def report_options(command: Command) -> Command:
-    """Add the options of a report: `as_json`, `page`, `since`, `until` and `top`."""
-    for option in (
-        click.option(
-            "--top",
-            type=click.IntRange(min=1),
-            default=20,
-            show_default=True,
-            help="Maximum rows per table.",
-        ),
-        click.option("--until", type=time_point, metavar="T", help="End time, like --since."),
-        click.option(
-            "--since",
-            type=time_point,
-            metavar="T",
-            help="Start time in UTC, or a duration before the last message, such as 2h.",
-        ),
+    """Add the options of a report; the argument is `options`."""
+    options = (
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
         click.option(
             "--html",
             "page",
@@ -64,10 +65,22 @@ def report_options(command: Command) -> Command:
             callback=output_file,
             help="Output file for an HTML page.",
         ),
-        click.option("--json", "as_json", is_flag=True, help="Print one JSON object."),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "--since",
+            type=time_point,
+            metavar="T",
+            help="Start time in UTC, or a duration before the last message, such as 2h.",
+        ),
+        click.option("--until", type=time_point, metavar="T", help="End time, like --since."),
+        click.option(
+            "--top",
+            type=click.IntRange(min=1),
+            default=20,
+            show_default=True,
+            help="Maximum rows per table.",
+        ),
+    )
+    return joined(command, options, "options", ReportOptions)
 
 
 _COLOURS: Final = {"good": "green", "warn": "yellow", "bad": "red"}
@@ -80,14 +93,7 @@ _COLOURS: Final = {"good": "green", "warn": "yellow", "bad": "red"}
 )  # fmt: skip
 @click.argument("lake", metavar="LAKE")
 @report_options
-def command(
-    lake: str,
-    as_json: bool,
-    page: str | None,
-    since: TimePoint | None,
-    until: TimePoint | None,
-    top: int,
-) -> None:
+def command(lake: str, options: ReportOptions) -> None:
     """Print or write a report."""
     from wirelake.tables.log import Log
     from wirelake.tables.query import open_lake
@@ -96,37 +102,31 @@ def command(
     with open_lake(lake, commit) as db:
         name = Path(lake).absolute().name
         more = ("wirelake", "lake", "sql", lake)
-        report = made_report(db, since, until, top, lake=name, commit=commit, command=more)
-    show_report(report, page, as_json=as_json)
+        report = made_report(db, options, lake=name, commit=commit, command=more)
+    show_report(report, options)
 
 
-def made_report(
-    db: duckdb.DuckDBPyConnection,
-    since: TimePoint | None,
-    until: TimePoint | None,
-    top: int,
-    **about: Any,
-) -> Report:
+def made_report(db: duckdb.DuckDBPyConnection, options: ReportOptions, **about: Any) -> Report:
     """Return the report of a database."""
     from wirelake.tables.report.report import end_of_messages, make_report
 
     end = end_of_messages(db)
-    first = since.at(end) if since is not None else None
-    last = until.at(end) if until is not None else None
+    first = options.since.at(end) if options.since is not None else None
+    last = options.until.at(end) if options.until is not None else None
     if first is not None and last is not None and first >= last:
         raise click.UsageError("--until must be later than --since")
-    return make_report(db, since_ns=first, until_ns=last, top=top, **about)
+    return make_report(db, since_ns=first, until_ns=last, top=options.top, **about)
 
 
-def show_report(report: Report, page: str | None, *, as_json: bool) -> None:
+def show_report(report: Report, options: ReportOptions) -> None:
     """Write a report as a page, as JSON, or as text."""
-    if page is not None:
-        _write_page(report, page)
-    if as_json:
+    if options.page is not None:
+        _write_page(report, options.page)
+    if options.as_json:
         import msgspec
 
         sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
-    elif page is None:
+    elif options.page is None:
         _print(report)
 
 

@@ -142,11 +142,7 @@ def command(
     remote: str | None,
     conf: tuple[str, ...],
     as_json: bool,
-    force_protocol: str | None,
-    ports: tuple[str, ...],
-    dialects: tuple[str, ...],
-    keys: tuple[str, ...],
-    reveal: bool,
+    reading: Reading,
     **pace: Any,
 ) -> None:
     """Update a lake."""
@@ -156,7 +152,6 @@ def command(
         raise click.UsageError("--include-open conflicts with --stream")
     settings_of_spark = name_value_pairs("--conf", conf)
     pace["retention"] = retention("--keep", keep)
-    reading = Reading.of(force_protocol, ports, dialects, keys, reveal)
 
     if remote is None:
         check_spark("lake run")

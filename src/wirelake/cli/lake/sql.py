@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options import CONTEXT, FORMATS, Command, output_format
+from ..options import CONTEXT, FORMATS, Command, joined, output_format
 
 if TYPE_CHECKING:
     from .query import ResultWriter
 
-__all__ = ["FUNCTIONS", "command", "query_options", "query_text", "result_writer"]
+__all__ = ["FUNCTIONS", "command", "query_options", "query_text"]
 
 FUNCTIONS = """
   lake_tables, lake_files, lake_inputs   contents of the log (not with --spark)
@@ -46,29 +46,28 @@ Additional tables and functions:{FUNCTIONS}"""
 
 
 def query_options(command: Command) -> Command:
-    """Add the options of the result: `chosen`, `output`, `limit` and `as_json`."""
-    for option in (
-        click.option("--json", "as_json", is_flag=True, help="Same as --format json."),
-        click.option(
-            "--limit",
-            type=click.IntRange(min=0),
-            help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
-        ),
-        click.option(
-            "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
-        ),
+    """Add the options of the result; the argument is `writer`."""
+    options = (
         click.option(
             "--format",
             "chosen",
             type=click.Choice(FORMATS),
             help="Output format.  [default: from the extension; table or json without --out]",
         ),
-    ):
-        command = option(command)
-    return command
+        click.option(
+            "-o", "--out", "output", metavar="FILE", help="Output file.  [default: standard output]"
+        ),
+        click.option(
+            "--limit",
+            type=click.IntRange(min=0),
+            help="Maximum rows (0: unlimited).  [default: 50 for a table, else unlimited]",
+        ),
+        click.option("--json", "as_json", is_flag=True, help="Same as --format json."),
+    )
+    return joined(command, options, "writer", _result_writer)
 
 
-def result_writer(
+def _result_writer(
     chosen: str | None, output: str | None, limit: int | None, as_json: bool
 ) -> ResultWriter:
     """Return the writer for these options."""
@@ -83,7 +82,11 @@ def result_writer(
 
 def query_text(query: str) -> str:
     """Return the text of a query; - is standard input."""
-    text = sys.stdin.read() if query == "-" else query
+    try:
+        text = sys.stdin.buffer.read().decode() if query == "-" else query
+        text.encode()  # arguments have surrogates in place of other bytes
+    except UnicodeError:
+        raise click.UsageError("invalid query: it is not UTF-8") from None
     if not text.strip():
         raise click.UsageError("empty query")
     return text
@@ -98,15 +101,11 @@ def query_text(query: str) -> str:
 def command(
     lake: str,
     query: str,
-    chosen: str | None,
-    output: str | None,
-    limit: int | None,
-    as_json: bool,
+    writer: ResultWriter,
     commit: int | None,
     with_spark: bool,
 ) -> int:
     """Run a query."""
-    writer = result_writer(chosen, output, limit, as_json)
     text = query_text(query)
 
     from .query import query_duckdb, query_spark

@@ -27,9 +27,11 @@ __all__ = [
     "duration_text",
     "json_line",
     "json_text",
+    "names_text",
     "print_notice",
     "print_table",
     "printable",
+    "report_no_messages",
     "second_progress",
     "spinner",
     "time_text",
@@ -135,6 +137,20 @@ def print_notice(text: str) -> None:
     """Print a notice on standard error; it may have several lines."""
     lines = (printable(line) for line in text.split("\n"))
     click.echo("wirelake: " + "\n".join(lines), err=True)
+
+
+def names_text(names: Sequence[str]) -> str:
+    """Return the first of some files or folders, and how many more there are."""
+    first = Path(names[0]).absolute().name
+    more = len(names) - 1
+    return f"{first} and {more:,} more" if more else first
+
+
+def report_no_messages(where: str) -> None:
+    """Print that nothing could be decoded, and how to name the protocol."""
+    print_notice(
+        f"no message of a known protocol in {where}; --port PORT=PROTOCOL or --as PROTOCOL names it"
+    )
 
 
 def write_files(folder: str, files: dict[str, str]) -> None:

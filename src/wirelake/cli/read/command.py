@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
-
 import click
 
-from wirelake.capture.live.inputs import is_live
-
-from ..live_inputs import check_inputs, open_inputs
+from ..live_inputs import find_inputs, open_inputs
 from ..main import COMMANDS
-from ..options import CONTEXT, FORMATS, Reading, captures, open_option, reading_options
+from ..options import CONTEXT, Reading, follow_option, jobs_option, open_option
+from .options import RowOptions, row_options
 
-__all__ = ["TABLES", "chosen_format", "command", "row_options"]
-
-Command: TypeAlias = Callable[..., Any]
-
-TABLES: Final = (
-    "messages", "packets", "calls", "deliveries", "connections", "tunnels", "faults", "coverage",
-)  # fmt: skip
-"""Every table."""
+__all__ = ["command"]
 
 _HELP = f"""{COMMANDS["read"]}
 
@@ -52,57 +41,6 @@ JSON.
 """
 
 
-def row_options(command: Command) -> Command:
-    """Add the options that say which rows are written, and how."""
-    added = (
-        click.option(
-            "--table",
-            type=click.Choice(TABLES),
-            default="messages",
-            show_default=True,
-            help="Table to read.",
-        ),
-        click.option(
-            "--filter",
-            "condition",
-            metavar="EXPR",
-            help='Filter expression, such as status == "ok" and …',
-        ),
-        click.option(
-            "--columns",
-            metavar="A,B,C",
-            help="Comma-separated columns; a.b is a field of a struct.",
-        ),
-        click.option("--protocol", metavar="NAME", help="Only this protocol."),
-        reading_options,
-        click.option(
-            "--to",
-            "chosen",
-            type=click.Choice(FORMATS),
-            help="Output format.  [default: from the extension; table or json without -o]",
-        ),
-        click.option(
-            "-o", "--output", metavar="OUT", help="Output file.  [default: standard output]"
-        ),
-        click.option(
-            "--limit",
-            type=click.IntRange(min=0),
-            help="Maximum rows (0: unlimited).  [default: 50 for a table of files, else unlimited]",
-        ),
-        click.option("--json", "as_json", is_flag=True, help="Same as --to json."),
-    )
-    for each in reversed(added):
-        command = each(command)
-    return command
-
-
-def chosen_format(chosen: str | None, *, as_json: bool) -> str | None:
-    """Return the format of `--to` and `--json`."""
-    if as_json and chosen not in (None, "json"):
-        raise click.UsageError(f"--json conflicts with --to {chosen}")
-    return "json" if as_json else chosen
-
-
 @click.command(name="read", help=_HELP, context_settings=CONTEXT)
 @click.argument("files", nargs=-1, required=True, metavar="FILE…")
 @row_options
@@ -112,29 +50,19 @@ def chosen_format(chosen: str | None, *, as_json: bool) -> str | None:
     help="Column to sort by, or none: rows come as they are decoded.  [default: time]",
 )
 @open_option
-@click.option("--follow", is_flag=True, help="Read files on as they grow.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Number of CPUs to use.  [default: all]")
+@follow_option
+@jobs_option
 def command(
     files: tuple[str, ...],
-    table: str,
-    condition: str | None,
-    columns: str | None,
-    protocol: str | None,
+    rows: RowOptions,
+    reading: Reading,
     sort: str | None,
     include_open: bool,
-    chosen: str | None,
-    output: str | None,
-    jobs: int | None,
-    limit: int | None,
-    as_json: bool,
     follow: bool,
-    **reading: Any,
+    jobs: int | None,
 ) -> int:
     """Read captures and write rows."""
-    form = chosen_format(chosen, as_json=as_json)
-    check_inputs(files, follow=follow)
-    found = captures(files, include_open=include_open, standard_input=True)
-    live = follow or any(map(is_live, found))
+    found, live = find_inputs(files, include_open=include_open, follow=follow)
     if live and sort is not None:
         raise click.UsageError("--sort needs captures that have ended; leave it out")
     from .kernels import prepare_kernels
@@ -142,20 +70,7 @@ def command(
     prepare_kernels(found, live=live)
     from .run import Request, run
 
-    request = Request(
-        named=files,
-        files=found,
-        table=table,
-        condition=condition,
-        columns=columns,
-        protocol=protocol,
-        sort=sort,
-        format=form,
-        output=None if output == "-" else output,
-        jobs=jobs,
-        limit=limit,
-        reading=Reading.of(**reading),
-    )
+    request = Request(**vars(rows), named=files, files=found, sort=sort, jobs=jobs, reading=reading)
     if not live:
         return run(request)
     from .live import run_live

@@ -29,10 +29,11 @@ from ..errors import BAD_DATA, BAD_USAGE, CommandError
 from ..options import Reading, output_format
 from ..output import rows as output
 from ..output.sorting import RowOrder, sorted_batches
-from ..output.text import byte_progress, counted, print_notice
+from ..output.text import byte_progress, counted, names_text, print_notice, report_no_messages
 from . import table_view
+from .options import RowOptions
 
-__all__ = ["FaultCounter", "Request", "read_options", "run", "width_of"]
+__all__ = ["FaultCounter", "MessageCounter", "Request", "read_options", "run", "width_of"]
 
 _NOT_A_CAPTURE: Final = "unknown_file"
 """The fault of a file that is not a capture."""
@@ -43,23 +44,16 @@ _FALLBACK_WIDTH: Final = 80
 """Width of a terminal that does not report one."""
 
 
-@dataclass(frozen=True)
-class Request:
+@dataclass(frozen=True, kw_only=True)
+class Request(RowOptions):
     """The options of the command."""
 
     named: tuple[str, ...]
     """The files and folders, as they were given."""
     files: list[str]
     """The captures."""
-    table: str
-    condition: str | None
-    columns: str | None
-    protocol: str | None
-    format: str | None
-    output: str | None
-    jobs: int | None
-    limit: int | None
     reading: Reading
+    jobs: int | None = None
     sort: str | None = None
     """A column, with `:desc` if descending; or NO_ORDER."""
 
@@ -92,6 +86,22 @@ class FaultCounter:
         )
 
 
+class MessageCounter:
+    """Counts the messages that were decoded, whatever the table and the filter."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def add(self, count: int) -> None:
+        """Count messages."""
+        self._count += count
+
+    def report(self, request: Request, where: str) -> None:
+        """Say so if there was no message where the table is made from messages."""
+        if not self._count and request.table not in ("packets", "faults", "coverage"):
+            report_no_messages(where)
+
+
 def run(request: Request) -> int:
     """Read captures and write rows; return the exit code."""
     form = output_format(request.format, request.output, "--to", "-o")
@@ -101,15 +111,18 @@ def run(request: Request) -> int:
     _check_sort(request.sort, options)
     files = request.files
     output.check_output(request.output, files)
-    faults = FaultCounter()
+    faults, messages = FaultCounter(), MessageCounter()
     try:
-        job = _Job(request, options, faults, _may_show_progress(request, form))
+        job = _Job(request, options, faults, messages, _may_show_progress(request, form))
         all_read = _FORMATS[form](job)
     except ValueError as error:
         raise CommandError(str(error)) from error
     if request.table != "faults":
         faults.report(request.named, all_read=all_read)
-    return _check_formats(files)
+    code = _check_formats(files)
+    if all_read and not code:
+        messages.report(request, names_text(request.named))
+    return code
 
 
 def _check_formats(files: list[str]) -> int:
@@ -133,19 +146,13 @@ def read_options(request: Request) -> ReadOptions | None:
 
 
 def _options(request: Request) -> ReadOptions:
-    reading = request.reading
     columns = request.columns
     names = None if columns is None else tuple(filter(None, map(str.strip, columns.split(","))))
     if names is not None and not names:
         raise ValueError("empty list of columns")
-    return ReadOptions(
-        table=request.table,
+    return request.reading.options(
+        request.table,
         protocol=request.protocol,
-        force_protocol=reading.force_protocol,
-        ports=reading.ports,
-        keys=reading.keys,
-        dialects=reading.dialects,
-        reveal=reading.reveal,
         columns=None if names is None else tuple(dict.fromkeys(names)),
         filter=request.condition,
     )
@@ -178,6 +185,7 @@ class _Job:
     request: Request
     options: ReadOptions
     faults: FaultCounter
+    messages: MessageCounter
     show_progress: bool
 
     @property
@@ -212,6 +220,7 @@ class _Job:
                 jobs=self.request.jobs,
                 progress=progress,
                 on_faults=self.faults,
+                on_messages=self.messages.add,
             )
             with closing(windows):
                 yield windows
