@@ -181,6 +181,7 @@ def test_an_unknown_connection(run: Run, traffic: Path) -> None:
     ("args", "words"),
     [
         (("x",), "invalid connection 'x'; expected a number from column `connection`, or IP:PORT"),
+        (("9223372036854775808",), "invalid connection '9223372036854775808'; expected a number"),
         (("²",), "invalid connection '²'; expected a number from column `connection`, or IP:PORT"),
         (("10.0.0.1:",), "invalid connection '10.0.0.1:'; expected a number"),
         (("10.0.0.1:65536",), "invalid connection '10.0.0.1:65536'; expected a number"),

@@ -244,6 +244,15 @@ def test_arrow_to_a_file_can_be_opened_anywhere(run: Run, traffic: Path, tmp_pat
         assert opened.read_all().to_pylist() == rows(traffic, table="calls")
 
 
+def test_parquet_to_a_pipe(traffic: Path) -> None:
+    for jobs in ("1", "2"):
+        file = captures_of(traffic)[-1]
+        process = start("read", file, "--to", "parquet", "--jobs", jobs)
+        out, err = process.communicate()
+        assert (process.returncode, b"closed file" in err) == (0, False)
+        assert pq.read_table(io.BytesIO(out)).num_rows > 0
+
+
 def test_arrow_to_a_pipe(traffic: Path) -> None:
     with start("read", str(traffic), "--table", "calls", "--to", "arrow") as process:
         assert process.stdout is not None
@@ -303,6 +312,17 @@ def test_limits(run: Run, traffic: Path, tmp_path: Path, form: str) -> None:
     found = run("read", str(traffic), "--limit", "7", "--to", form, "-o", str(out))
     assert found.code == 0
     assert f"{out}: 7 rows\n" in found.err
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "parquet", "arrow"])
+def test_a_limit_of_any_size(run: Run, traffic: Path, tmp_path: Path, form: str) -> None:
+    file = captures_of(traffic)[-1]
+    for name, command in (("read", ("read", file)), ("sql", ("sql", file, "from messages"))):
+        form_option = "--to" if name == "read" else "--format"
+        outs = [tmp_path / f"{name}-{limit}" for limit in (0, 10**30)]
+        for limit, out in zip((0, 10**30), outs, strict=True):
+            assert run(*command, form_option, form, "-o", str(out), "--limit", str(limit)).code == 0
+        assert outs[0].stat().st_size == outs[1].stat().st_size > 0
 
 
 def test_a_fault_that_was_read_before_the_limit_is_noted(run: Run, traffic: Path) -> None:
@@ -535,8 +555,9 @@ def test_what_is_read_is_not_written_over(run: Run, traffic: Path, tmp_path: Pat
     assert path.read_bytes() == data
 
 
-def test_a_full_disk(run: Run, traffic: Path) -> None:
-    code, _, err = run("read", str(traffic), "--to", "json", "-o", "/dev/full")
+@pytest.mark.parametrize("form", ["json", "csv", "parquet", "arrow"])
+def test_a_full_disk(run: Run, traffic: Path, form: str) -> None:
+    code, _, err = run("read", str(traffic), "--to", form, "-o", "/dev/full")
     assert (code, err) == (2, "wirelake: No space left on device\n")
 
 

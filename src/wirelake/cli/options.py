@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CONTEXT",
     "FORMATS",
+    "MOST",
     "Command",
     "Group",
     "Reading",
@@ -68,6 +69,8 @@ __all__ = [
 ]
 
 
+MOST: Final = (1 << 63) - 1
+"""The largest number that Arrow and DuckDB take. A larger limit is no limit either."""
 CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """click settings of every command."""
 

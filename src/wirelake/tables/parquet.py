@@ -23,6 +23,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple
@@ -78,6 +79,16 @@ _TIMES: Final = (
 """Time columns: those of the first group that a table has any of."""
 
 
+def _detach(buffer: pa.BufferedOutputStream) -> None:
+    """Write what is in a buffer. Its destructor would close the file, and print what fails then."""
+    try:
+        buffer.detach()
+    except OSError:
+        with suppress(OSError):
+            buffer.close()
+        raise
+
+
 class ParquetOut:
     """A Parquet file that is being written."""
 
@@ -115,7 +126,14 @@ class ParquetOut:
             self._flush()
 
     def close(self) -> None:
-        """Finish the file."""
+        """Finish the file. A file that was open stays open."""
+        try:
+            self._finish()
+        finally:
+            if not isinstance(self._out, str):
+                _detach(self._out)
+
+    def _finish(self) -> None:
         try:
             self._flush()
             self._wait()
@@ -128,8 +146,6 @@ class ParquetOut:
         arrow_schema = base64.b64encode(self._schema.serialize())
         writer.add_key_value_metadata({**(self._schema.metadata or {}), _ARROW: arrow_schema})
         writer.close()
-        if not isinstance(self._out, str):
-            self._out.flush()
 
     def __enter__(self) -> ParquetOut:
         return self

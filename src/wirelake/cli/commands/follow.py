@@ -25,7 +25,7 @@ import click
 from ..errors import BAD_USAGE, CommandError
 from ..live_inputs import find_inputs, live_inputs, open_inputs, report_problems
 from ..main import COMMANDS
-from ..options import CONTEXT, Reading, follow_option, open_option, reading_options
+from ..options import CONTEXT, MOST, Reading, follow_option, open_option, reading_options
 from ..output.text import counted, json_text, print_notice, printable, time_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def command(
     reading: Reading,
 ) -> int:
     """Print a connection."""
-    chosen = int(connection) if connection.isdecimal() else _address(connection)
+    chosen = _chosen(connection)
     paths, live = find_inputs(files, include_open=include_open, follow=follow)
     from ..read.kernels import prepare_kernels
 
@@ -197,6 +197,13 @@ class _FirstAt:
 _Address: TypeAlias = tuple[str, int]
 _MAX_LISTED: Final = 5
 """Connections that an error names."""
+
+
+def _chosen(text: str) -> int | _Address:
+    """Return the number or the address of a connection."""
+    if text.isdecimal() and len(text) <= len(str(MOST)) and int(text) <= MOST:
+        return int(text)
+    return _address(text)
 
 
 def _address(text: str) -> _Address:

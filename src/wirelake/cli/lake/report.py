@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..errors import BAD_USAGE, CommandError
-from ..options import CONTEXT, Command, TimePoint, joined, output_file, time_point
+from ..options import CONTEXT, MOST, Command, TimePoint, joined, output_file, time_point
 
 if TYPE_CHECKING:
     import duckdb
@@ -115,7 +115,7 @@ def made_report(db: duckdb.DuckDBPyConnection, options: ReportOptions, **about: 
     last = options.until.at(end) if options.until is not None else None
     if first is not None and last is not None and first >= last:
         raise click.UsageError("--until must be later than --since")
-    return make_report(db, since_ns=first, until_ns=last, top=options.top, **about)
+    return make_report(db, since_ns=first, until_ns=last, top=min(options.top, MOST), **about)
 
 
 def show_report(report: Report, options: ReportOptions) -> None:

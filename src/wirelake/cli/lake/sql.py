@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..options import CONTEXT, FORMATS, Command, joined, output_format
+from ..options import CONTEXT, FORMATS, MOST, Command, joined, output_format
 
 if TYPE_CHECKING:
     from .query import ResultWriter
@@ -77,7 +77,7 @@ def _result_writer(
     form = output_format("json" if as_json else chosen, target, "--format", "--out")
     from .query import ResultWriter
 
-    return ResultWriter(form, target, limit)
+    return ResultWriter(form, target, None if limit is None else min(limit, MOST))
 
 
 def query_text(query: str) -> str:

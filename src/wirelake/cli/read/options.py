@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from ..options import FORMATS, Command, joined, reading_options
+from ..options import FORMATS, MOST, Command, joined, reading_options
 
 __all__ = ["TABLES", "RowOptions", "row_options"]
 
@@ -48,7 +48,8 @@ class RowOptions:
             raise click.UsageError(f"--json conflicts with --to {chosen}")
         form = "json" if as_json else chosen
         target = None if output == "-" else output
-        return cls(table, condition, columns, protocol, form, target, limit)
+        most = None if limit is None else min(limit, MOST)
+        return cls(table, condition, columns, protocol, form, target, most)
 
 
 _OPTIONS: Final = (
