@@ -201,6 +201,25 @@ def _broken_pcapng() -> bytes:
     return out.getvalue()[:-4]
 
 
+@pytest.mark.parametrize("size", [4, 8, 12, 16])
+def test_damage_of_any_size_between_blocks(tmp_path: Path, size: int) -> None:
+    """Also where there is no room for a block."""
+    path, out = tmp_path / "a.pcapng", tmp_path / "out.pcapng"
+    with path.open("wb") as file:
+        writer = PcapngWriter(file)
+        writer.interface(f.LINK_RAW)
+        data = ipv4(CLIENT, SERVER, tcp(51_000, PORT, payload=BEAT))
+        for between in (b"secret".ljust(size, b"!")[:size], b""):
+            writer.packet(T0, data)
+            writer.packet(T0, data)
+            writer.raw(between)
+    redact(path, out)
+    assert b"secr" not in out.read_bytes()
+    places = [[each.offset for each in read(of) if isinstance(each, Packet)] for of in (path, out)]
+    assert places[0] == places[1]
+    assert len(places[0]) == 4
+
+
 def test_hosts_get_pseudonyms(tmp_path: Path) -> None:
     recorder, path = _recording(tmp_path)
     recorder.record(1, "c2s", AUTH, T0)

@@ -284,6 +284,8 @@ class _MaskedRows(MessageRows):
 _CHUNK: Final = 1 << 20
 _FILLER_TYPE: Final = 0x8000_5748
 """A block type for local use, which every reader skips."""
+_MIN_BLOCK: Final = 12
+"""Bytes of a block without content."""
 _KEPT_OPTIONS: Final = {
     fmt.BLOCK_SHB: frozenset({fmt.OPTION_CUSTOM_TEXT}),
     fmt.BLOCK_IDB: frozenset({fmt.OPTION_TSRESOL, fmt.OPTION_TSOFFSET}),
@@ -405,16 +407,21 @@ class BlockEraser:
         raise TypeError(f"{type(element).__name__} is not a block")
 
     def filler(self, size: int) -> Iterator[bytes]:
-        """As `Eraser`: blocks of a type that readers skip."""
+        """As `Eraser`: blocks of a type that readers skip; 0xff where there is no room for one."""
+        if size < _MIN_BLOCK:
+            # Damaged bytes between two blocks. They stay damaged: 0xffffffff is no block's type,
+            # and neither it nor the type of the next block is a valid length.
+            yield b"\xff" * size
+            return
         while size:
-            # A block has at least 12 bytes: a remainder smaller than that cannot be left over.
+            # No remainder is too small for a block.
             piece = size if size < 2 * _CHUNK else _CHUNK
             yield self._block(piece)
             size -= piece
 
     def _block(self, size: int) -> bytes:
         head = struct.pack(self._sign + "II", _FILLER_TYPE, size)
-        return head + bytes(size - 12) + head[4:]
+        return head + bytes(size - _MIN_BLOCK) + head[4:]
 
     def _tail(self, raw: bytes, begin: int) -> bytes:
         """Return the harmless options of a block, and its end."""

@@ -157,7 +157,7 @@ class Outcome(NamedTuple):
     """The result of one frame."""
 
     arrival: int
-    """Number of the packet that completed it."""
+    """Number of the packet with which it could be read (`Frame.known`)."""
     size: int
     rows: list[dict[str, Any]]
     """Its row, and that of a message in a tunnel; empty when it is a fault."""

@@ -49,8 +49,8 @@ BATCH_BYTES: Final = 8 << 20
 """Maximum bytes of frames in a batch, unless a single frame has more: Arrow's offsets are int32."""
 
 Places = NDArray[np.int64]
-"""Two rows: the packet that completed each message, and where the message begins. One packet may
-complete several messages, some of which went through the scalar path."""
+"""Two rows: the packet with which each message could be read, and where the message begins. One
+packet may complete several messages, some of which went through the scalar path."""
 
 
 def chunks(slices: Slices) -> Iterator[tuple[int, int]]:
