@@ -83,8 +83,9 @@ def imported_from(module: str, name: str) -> str | None:
 def documentation(module: str, name: str) -> str:
     """The docstring of a public name, wherever it is defined."""
     value = getattr(importlib.import_module(module), name)
-    if isinstance(value, type | types.FunctionType | types.ModuleType):
-        return value.__doc__ or ""
+    # A decorator that a function of click has made is documented by the string behind it.
+    if isinstance(value, type | types.FunctionType | types.ModuleType) and value.__doc__:
+        return value.__doc__
     origin = imported_from(module, name)
     if origin is not None:
         return documentation(origin, name)

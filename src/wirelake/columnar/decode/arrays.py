@@ -56,6 +56,7 @@ __all__ = [
 ]
 
 Mask = NDArray[np.bool_]
+"""A flag for each row."""
 
 
 def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:
