@@ -47,7 +47,8 @@ def through(capture: Path, folder: Path) -> None:
     files: dict[str, ParquetOut] = {}
     for protocol, batch in _batches(capture):
         if protocol not in files:
-            files[protocol] = ParquetOut(folder / f"{protocol}.parquet", batch.schema)
+            schema = plain(batch).schema  # of the file: the texts of batches are coded
+            files[protocol] = ParquetOut(folder / f"{protocol}.parquet", schema)
         files[protocol].write(batch)
     for out in files.values():
         out.close()
