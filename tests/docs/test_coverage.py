@@ -20,10 +20,10 @@ from tools.pages.coverage import COLUMNS, Element, elements
 
 import wirelake.protocols
 from wirelake.client.dial import connection_class
-from wirelake.hub.config import Backend, GatewaySettings
 from wirelake.protocols import registry
 from wirelake.protocols.binding import ListenerSettings
 from wirelake.protocols.esnp.binding import EsnpRoute
+from wirelake.protocols.tny.binding import Backend, GatewaySettings
 from wirelake.wire import model as m
 from wirelake.wire.declare import build
 from wirelake.wire.walk import reachable

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
 
 import msgspec
 
-from wirelake.hub.config import bounds_text, meanings, tables
+from wirelake.hub.config import bounds_text, inner_table, meanings, tables
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
 
@@ -64,9 +64,8 @@ def _inner_tables() -> dict[str, Any]:
     found = {}
     for table in tables(registry.BUILT_IN).values():
         for field in msgspec.structs.fields(table):
-            for kind in (field.type, *get_args(field.type)):
-                if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
-                    found[field.name] = kind
+            if (kind := inner_table(field.type)) is not None:
+                found[field.name] = kind
     return found
 
 

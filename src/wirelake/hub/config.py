@@ -1,8 +1,8 @@
 """The hub's configuration: one struct for each table of `hub.toml`, unknown keys refused.
 
-The table of a listener is declared in the binding of its protocol
-(`wirelake.protocols.binding.Binding.settings`); the tables below are the hub's own. Each field's
-docstring is its comment in the file that `wirelake hub init` writes, so the two cannot disagree.
+The tables of a protocol are declared in its binding (`wirelake.protocols.binding.Binding`:
+`settings` of its listener, and `tables`); those below are the hub's own. Each field's docstring is
+its comment in the file that `wirelake hub init` writes, so the two cannot disagree.
 Each limit has the reason for its default; limits of a protocol are in its package. Annotations
 bound what would stop the hub or overflow; `Config` checks them, so that a configuration made in
 Python is as safe as a file.
@@ -23,29 +23,28 @@ import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from wirelake.protocols import registry
-from wirelake.protocols.binding import ListenerSettings, Table, TlsSettings
+from wirelake.protocols.binding import TLS_EXAMPLE, ListenerSettings, Table, TlsSettings
 from wirelake.protocols.hub_calls import ADMIN_PORT, is_client_topic
 from wirelake.wire.errors import invalid, unknown
 
 __all__ = [
     "ActiveLimits",
     "AdminSettings",
-    "Backend",
     "ClientRights",
     "Config",
     "ConfigError",
-    "GatewaySettings",
     "Limits",
     "RecordSettings",
     "RightsSettings",
     "StoreSettings",
     "bounds_text",
     "config_text",
+    "inner_table",
     "load_config",
     "make_config",
     "meanings",
@@ -80,6 +79,8 @@ class ConfigError(Exception):
 class AdminSettings(Table, frozen=True, kw_only=True):
     """The HTTP server: publish, health, metrics, monitoring."""
 
+    examples: ClassVar[Mapping[str, str]] = TLS_EXAMPLE
+
     enabled: bool = True
     """Whether to listen."""
     host: str = "127.0.0.1"
@@ -96,39 +97,6 @@ class AdminSettings(Table, frozen=True, kw_only=True):
     address with most. When all are in use, only health probes are answered."""
     request_s: Seconds = 10.0
     """How long the head of a request may take, and how long its body."""
-
-
-class Backend(Table, frozen=True, kw_only=True):
-    """The relay listener of a backend."""
-
-    host: str
-    """Its address."""
-    port: int = 9611
-    """Its port."""
-    tls: bool = False
-    """Whether to connect with TLS."""
-
-
-class GatewaySettings(Table, frozen=True, kw_only=True):
-    """A tny gateway: connections of the tny listener go through tunnels to backends."""
-
-    enabled: bool = False
-    """Whether this hub is a gateway; its tny listener then relays and serves no calls."""
-    service: str = "game"
-    """The name of the service behind the links."""
-    name: str = "gateway"
-    """The name that this gateway sends when it opens a link."""
-    instance: int = 1
-    """A number that is unique among the gateways of these backends."""
-    backends: tuple[Backend, ...] = ()
-    """The backends."""
-    service_type: Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF)] = 0
-    """The number of this gateway's kind of service, which recent backends of the original require;
-    0: not sent."""
-    links: int = 1
-    """Links to each backend."""
-    dialect: Literal["seed", "upstream", "auto"] = "seed"
-    """Which form packets have."""
 
 
 class StoreSettings(Table, frozen=True, kw_only=True):
@@ -210,12 +178,16 @@ def _is_pattern(name: str, pattern: str) -> bool:
 class RightsSettings(Table, frozen=True, kw_only=True):
     """Rights."""
 
+    examples: ClassVar[Mapping[str, str]] = {
+        "clients": '[{ ids = ["sensor-*"], publish = ["@measured/**"], call = [] }]'
+    }
+
     clients: tuple[ClientRights, ...] = ()
     """Rights of clients: the first entry whose `ids` match applies. A client that no entry matches
     may do everything."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Limits(Table, frozen=True, kw_only=True):
     """Limits per hub, address, connection and client."""
 
     connections: Count = 100_000
@@ -314,7 +286,7 @@ class ActiveLimits:
         return all(fits(topics) for fits in self._topic_checks)
 
 
-class Config(Table, frozen=True, kw_only=True):
+class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The configuration of a hub: one listener table per protocol, and the hub's own tables.
 
     `Config()` has every built-in protocol with its defaults. A protocol of another package listens
@@ -323,10 +295,10 @@ class Config(Table, frozen=True, kw_only=True):
 
     listeners: dict[str, ListenerSettings] = msgspec.field(default_factory=dict)
     """Settings of the listeners by protocol; built-in protocols not named here have defaults."""
+    protocol_tables: dict[str, Table] = msgspec.field(default_factory=dict)
+    """Further tables of these protocols (`Binding.tables`); those not named here have defaults."""
     admin: AdminSettings = AdminSettings()
     """The HTTP server."""
-    gateway: GatewaySettings = GatewaySettings()
-    """Relaying tny to backends."""
     store: StoreSettings = StoreSettings()
     """The database."""
     record: RecordSettings = RecordSettings()
@@ -341,7 +313,9 @@ class Config(Table, frozen=True, kw_only=True):
         # open a port.
         defaults = {name: registry.binding(name).settings() for name in registry.BUILT_IN}
         msgspec.structs.force_setattr(self, "listeners", {**defaults, **self.listeners})
-        for name in (*self.listeners, *_OWN_TABLES):
+        further = {name: kind() for name, kind in _protocol_tables(self.listeners).items()}
+        msgspec.structs.force_setattr(self, "protocol_tables", {**further, **self.protocol_tables})
+        for name in self.names:
             kind: type = type(self.table(name))
             problem = _problem(name, self.table(name), _type_info(kind))
             if problem is not None:
@@ -349,13 +323,12 @@ class Config(Table, frozen=True, kw_only=True):
         # Here and not in `ListenerSettings.check`: a protocol of another package may override it.
         for name, port in self.ports.items():
             _check_port(f"{name}.port", port, 0)
-        for number, backend in enumerate(self.gateway.backends):
-            _check_port(f"gateway.backends[{number}].port", backend.port, 1)
-        for name, listener in self.listeners.items():
+        for name, table in (*self.listeners.items(), *self.protocol_tables.items()):
             try:
-                listener.check(name)
+                table.check(name)
             except ValueError as error:
                 raise ConfigError(str(error)) from error
+        for name, listener in self.listeners.items():
             # Here and not in the listener, so that it holds for a reload, too. The default is
             # lowered where frames are smaller (`ActiveLimits`): a protocol of another package must
             # not need a change of the limits. A value that somebody chose has to hold.
@@ -368,12 +341,18 @@ class Config(Table, frozen=True, kw_only=True):
                 )
         for number, rights in enumerate(self.rights.clients):
             rights.check(f"rights.clients[{number}]")
-        if self.gateway.enabled and not self.gateway.backends:
-            raise ConfigError("gateway.backends: a gateway needs at least one backend")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of all tables, in the order of the file."""
+        return (*self.listeners, *self.protocol_tables, *_OWN_TABLES)
 
     def table(self, name: str) -> Any:
-        """Return a table by its name in the file: a listener's settings, or one of the hub's."""
-        return self.listeners[name] if name in self.listeners else getattr(self, name)
+        """Return a table by its name in the file: one of a protocol, or one of the hub's."""
+        for tables in (self.listeners, self.protocol_tables):
+            if name in tables:
+                return tables[name]
+        return getattr(self, name)
 
     @property
     def ports(self) -> dict[str, int]:
@@ -388,26 +367,39 @@ class Config(Table, frozen=True, kw_only=True):
 
 
 _OWN_TABLES: Final = {
-    field.name: field.type for field in msgspec.structs.fields(Config) if field.name != "listeners"
+    field.name: field.type
+    for field in msgspec.structs.fields(Config)
+    if field.name not in ("listeners", "protocol_tables")
 }
 """Tables of the file that belong to the hub itself."""
 _RELOADED: Final = frozenset({"limits", "rights", "admin.hosts"})
 """Tables and keys that a reload applies."""
 
 
+def _protocol_tables(protocols: Iterable[str]) -> dict[str, type[Table]]:
+    """Return the further tables of protocols, by name."""
+    bindings = map(registry.binding, protocols)
+    return {name: kind for each in bindings for name, kind in each.tables.items()}
+
+
 def make_config(data: Mapping[str, Any]) -> Config:
     """Return the configuration of decoded TOML; ConfigError names the table and the key."""
+    further = _protocol_tables(registry.all_bindings()[0])
     listeners: dict[str, ListenerSettings] = {}
+    protocol_tables: dict[str, Table] = {}
     own: dict[str, Any] = {}
     for name, values in data.items():
-        kind: Any = _OWN_TABLES.get(name) or _listener_table(name)
+        kind: Any = _OWN_TABLES.get(name) or further.get(name) or _listener_table(name)
         try:
             settings = msgspec.convert(values, kind)
         except msgspec.ValidationError as error:
             problem = _problem(name, values, _type_info(kind))
             raise ConfigError(problem or f"[{name}]: {error}") from error
-        (own if name in _OWN_TABLES else listeners)[name] = settings
-    return Config(listeners=listeners, **own)
+        if name in _OWN_TABLES:
+            own[name] = settings
+        else:
+            (protocol_tables if name in further else listeners)[name] = settings
+    return Config(listeners=listeners, protocol_tables=protocol_tables, **own)
 
 
 def _listener_table(name: str) -> type[ListenerSettings]:
@@ -416,7 +408,7 @@ def _listener_table(name: str) -> type[ListenerSettings]:
     except registry.BrokenProtocolError as error:
         raise ConfigError(f"[{name}]: {error}") from error
     except registry.RegistryError:
-        known = (*registry.all_bindings()[0], *_OWN_TABLES)
+        known = tables(registry.all_bindings()[0])
         raise ConfigError(unknown("table", name, known)) from None
 
 
@@ -437,7 +429,7 @@ def load_config(path: str | Path | None) -> Config:
 def restart_keys(old: Config, new: Config) -> list[str]:
     """Return the keys, as `table.key`, that differ and that a reload does not apply."""
     found: list[str] = []
-    for name in dict.fromkeys((*old.listeners, *new.listeners, *_OWN_TABLES)):
+    for name in dict.fromkeys((*old.names, *new.names)):
         if name in _RELOADED:
             continue
         before, after = _table_or_none(old, name), _table_or_none(new, name)
@@ -457,7 +449,7 @@ def with_reloaded(old: Config, new: Config) -> Config:
     ConfigError when they do not fit what stays.
     """
     changes: dict[str, Any] = {}
-    for name in dict.fromkeys((*old.listeners, *_OWN_TABLES)):
+    for name in old.names:
         after = _table_or_none(new, name)
         if after is None:
             continue
@@ -471,8 +463,10 @@ def with_reloaded(old: Config, new: Config) -> Config:
             if _is_reloaded(name, field.name, before, after)
         }
         changes[name] = msgspec.structs.replace(before, **reloaded)
-    listeners = {name: changes.pop(name, before) for name, before in old.listeners.items()}
-    return msgspec.structs.replace(old, listeners=listeners, **changes)
+    for group in ("listeners", "protocol_tables"):
+        kept = getattr(old, group)
+        changes[group] = {name: changes.pop(name, before) for name, before in kept.items()}
+    return msgspec.structs.replace(old, **changes)
 
 
 def _is_reloaded(name: str, field: str, before: Any, after: Any) -> bool:
@@ -483,7 +477,7 @@ def _is_reloaded(name: str, field: str, before: Any, after: Any) -> bool:
 
 
 def _table_or_none(config: Config, name: str) -> Any:
-    return config.table(name) if name in config.listeners or name in _OWN_TABLES else None
+    return config.table(name) if name in config.names else None
 
 
 # -- what is wrong with a value ------------------------------------------------------------------
@@ -610,26 +604,29 @@ Configuration of a Wirelake hub: wirelake hub --config FILE --data DIR
 All keys with their meanings and defaults. Remove the # to change one. Unknown keys are refused.
 Limits, rights of clients and certificates are reloaded on SIGHUP; other changes need a restart.
 """
-_EXAMPLES: Final = {
-    "tls": ('{ certificate = "cert.pem", key = "key.pem" }', TlsSettings),
-    "backends": ('[{ host = "10.0.0.7", port = 9611 }]', Backend),
-    "clients": ('[{ ids = ["sensor-*"], publish = ["@measured/**"], call = [] }]', ClientRights),
-}
-"""Keys whose values are tables: an example, and the class of the tables."""
 
 
 def tables(protocols: Iterable[str]) -> dict[str, type[Table]]:
-    """Return the tables of the file in order: those of the listeners, then the hub's own."""
+    """Return the tables of the file in order: those of the protocols, then the hub's own."""
     listeners = {name: registry.binding(name).settings for name in protocols}
-    return {**listeners, **_OWN_TABLES}
+    return {**listeners, **_protocol_tables(listeners), **_OWN_TABLES}
+
+
+def inner_table(kind: Any) -> type[Table] | None:
+    """Return the class of the tables that a key of this type has; None for other values."""
+    for each in (kind, *get_args(kind)):
+        if inspect.isclass(each) and issubclass(each, Table):
+            return each
+    return None
 
 
 def config_text() -> str:
     """Return the commented file that `wirelake hub init` writes."""
     # Tables of other packages' protocols are commented out twice: naming one opens its listener.
     parts = [_comment(_HEAD)]
+    built_in = tables(registry.BUILT_IN)
     for name, kind in tables(registry.all_bindings()[0]).items():
-        optional = name not in _OWN_TABLES and name not in registry.BUILT_IN
+        optional = name not in built_in
         parts.append(_table(name, kind(), "#" if optional else ""))
     return "\n".join(parts)
 
@@ -640,7 +637,8 @@ def meanings(kind: type) -> dict[str, str]:
     for each in reversed(kind.__mro__):
         if not each.__module__.startswith(("builtins", "msgspec")):
             found |= _documented(each)
-    return found
+    names = getattr(kind, "__struct_fields__", found)
+    return {name: found[name] for name in names if name in found}
 
 
 @cache
@@ -658,24 +656,18 @@ def _documented(kind: type) -> dict[str, str]:
     return found
 
 
-def _table(name: str, defaults: Any, mark: str) -> str:
+def _table(name: str, defaults: Table, mark: str) -> str:
     kind = type(defaults)
     texts = meanings(kind)
     lines = [_comment(inspect.cleandoc(kind.__doc__ or "")), f"{mark}[{name}]\n"]
     for field in msgspec.structs.fields(kind):
         lines.append("\n")
         lines.append(_comment(texts[field.name]))
-        lines.append(_key(field.name, getattr(defaults, field.name), mark))
+        if (inner := inner_table(field.type)) is not None:
+            lines += [_comment(f"  {key}: {text}") for key, text in meanings(inner).items()]
+        value = kind.examples.get(field.name) or _value(getattr(defaults, field.name))
+        lines.append(f"{mark}#{field.name} = {value}\n")
     return "".join(lines)
-
-
-def _key(name: str, default: Any, mark: str) -> str:
-    if name not in _EXAMPLES:
-        return f"{mark}#{name} = {_value(default)}\n"
-    example, kind = _EXAMPLES[name]
-    texts = meanings(kind)
-    inner = "".join(_comment(f"  {key}: {text}") for key, text in texts.items())
-    return f"{inner}{mark}#{name} = {example}\n"
 
 
 def _value(value: Any) -> str:

@@ -175,7 +175,7 @@ class Hub:
         if settings.tables:
             from .observe.live_decoder import LiveDecoder, LiveTables
 
-            self.tap.add(LiveDecoder(self.config.gateway.dialect, LiveTables()))
+            self.tap.add(LiveDecoder(LiveTables()))
 
     async def serve(self) -> None:
         """Wait for `request_stop`."""

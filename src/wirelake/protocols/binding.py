@@ -28,11 +28,12 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
 __all__ = [
+    "TLS_EXAMPLE",
     "Addressing",
     "Auth",
     "Binding",
@@ -55,6 +56,12 @@ IdleSeconds: TypeAlias = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A table of hub.toml. A field's docstring is its comment in the file."""
 
+    examples: ClassVar[Mapping[str, str]] = {}
+    """Values in TOML of keys whose default shows nothing, for the file of `wirelake hub init`."""
+
+    def check(self, table: str) -> None:
+        """Raise ValueError when the settings conflict; `table` is their name in the file."""
+
 
 class TlsSettings(Table, frozen=True, kw_only=True):
     """Certificate files; read again on SIGHUP."""
@@ -67,8 +74,14 @@ class TlsSettings(Table, frozen=True, kw_only=True):
     """A file with the authorities of client certificates; empty requires no client certificate."""
 
 
+TLS_EXAMPLE: Final[Mapping[str, str]] = {"tls": '{ certificate = "cert.pem", key = "key.pem" }'}
+"""The example of a key `tls` (`Table.examples`)."""
+
+
 class ListenerSettings(Table, frozen=True, kw_only=True):
     """What every listener has; a protocol's own settings derive from it."""
+
+    examples: ClassVar[Mapping[str, str]] = TLS_EXAMPLE
 
     enabled: bool = True
     """Whether to listen."""
@@ -120,6 +133,8 @@ class Binding:
     topics_fit: Callable[[Sequence[str]], bool] | None = None
     """Returns whether the protocol can send these topics of one client; None when it always can.
     While the hub has a listener of the protocol, other topics are refused for all clients."""
+    tables: Mapping[str, type[Table]] = field(default_factory=dict)
+    """Further tables of hub.toml, by name. The listener finds one with `Config.table`."""
     demo_number: int | None = None
     """The number of the first service of a demo hub; the others follow."""
     demo_settings: Mapping[str, Any] = field(default_factory=dict)

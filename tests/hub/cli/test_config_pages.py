@@ -9,11 +9,12 @@ import msgspec
 import pytest
 from tools.pages.config import pages, type_words
 
-from wirelake.hub.config import Backend, ClientRights, Config, tables
+from wirelake.hub.config import ClientRights, Config, tables
 from wirelake.hub.errors import ERRORS
 from wirelake.protocols import registry
 from wirelake.protocols.binding import TlsSettings
 from wirelake.protocols.esnp.binding import EsnpRoute
+from wirelake.protocols.tny.binding import Backend
 
 
 def test_every_key_is_in_the_section_of_its_table() -> None:

@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from wirelake.hub.config import (
-    Backend,
     Config,
     ConfigError,
-    GatewaySettings,
     Limits,
     config_text,
     load_config,
     make_config,
     meanings,
 )
+from wirelake.protocols.tny.binding import Backend, GatewaySettings
+from wirelake.protocols.tny.protocol import RELAY
 
 
 def test_as_it_is_written_it_changes_nothing() -> None:
@@ -37,19 +37,20 @@ def test_every_key_has_its_default_and_a_description() -> None:
         assert set(written) == {field.name for field in fields}
         assert set(meanings(type(settings))) >= set(written)
         for field in fields:
-            if field.name not in ("tls", "backends", "clients"):
+            if field.name not in ("tls", "backends", "clients", "routes"):
                 default = getattr(settings, field.name)
                 shown = list(default) if isinstance(default, tuple) else default
                 assert shown == written[field.name]
 
 
 def test_what_holds_tables_is_an_example_that_works() -> None:
-    text = re.sub(r"(?m)^#(?=(tls|backends|clients) = )", "", config_text())
+    text = re.sub(r"(?m)^#(?=(tls|backends|clients|routes) = )", "", config_text())
     config = make_config(tomllib.loads(text))
     tls = config.listeners["comet"].tls
     assert tls is not None
     assert tls.certificate == "cert.pem"
-    assert config.gateway.backends[0].port == 9611
+    assert config.table("gateway").backends[0].port == RELAY.port
+    assert config.table("esnp").routes[0].service == "billing"
     assert config.rights.clients[0].ids == ("sensor-*",)
 
 
@@ -126,8 +127,9 @@ def test_configurations_made_in_python_are_checked() -> None:
         Config(limits=Limits(calls=0))
     with pytest.raises(ConfigError, match=r"comet\.port: invalid port 70000"):
         Config().with_listener("comet", port=70_000)
+    backend = Backend(host="h", port=70_000)
     with pytest.raises(ConfigError, match=r"gateway\.backends\[0\]\.port: invalid port 70000"):
-        Config(gateway=GatewaySettings(backends=(Backend(host="h", port=70_000),)))
+        Config(protocol_tables={"gateway": GatewaySettings(backends=(backend,))})
 
 
 def test_unknown_tables_are_named_with_the_valid_ones(tmp_path: Path) -> None:

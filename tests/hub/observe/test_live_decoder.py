@@ -10,9 +10,11 @@ from tests.hub.listeners_comet.phones import phone
 from tests.hub.listeners_esnp.peer import signed_on
 from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import backend, gateway, links_up, port_of
-from tests.hub.running import running, until
+from tests.hub.running import Running, running, until
 
+from wirelake.client import connect
 from wirelake.hub.rpc.demo_services import demo_services
+from wirelake.hub.rpc.services import Services
 from wirelake.protocols.comet import codec_seed as comet
 from wirelake.protocols.comet.layout import Auth
 from wirelake.protocols.registry import find
@@ -74,6 +76,33 @@ async def _call() -> None:
     data = bytes.fromhex(found[2]["frame_hex"])
     layout = find("esnp").model(found[2]["dialect"])
     assert trace(layout, data).stop == len(data)
+
+
+def test_links_are_decoded_in_the_dialect_that_they_use() -> None:
+    asyncio.run(_links())
+
+
+async def _links() -> None:
+    services = Services()
+    services.service("far", "ok")(lambda: None)
+    go = {"auth": "none", "dialect": "go"}
+    async with (
+        running(listeners=["esnp"], services=services, esnp=go) as back,
+        running(
+            listeners=["esnp"], esnp={**go, "routes": [{"server": at(back), "service": "far"}]}
+        ) as front,
+        admin_client(front.hub) as admin,
+        connect(f"esnp://{at(front)}", dialect="go") as client,
+        tailing(admin, "?bytes=1") as events,
+    ):
+        await client.call("far/ok")
+        found = [(await events.next())[1] for _ in range(4)]
+    assert len({row["connection"] for row in found}) == 2
+    assert {row["dialect"] for row in found} == {"go"}
+
+
+def at(it: Running) -> str:
+    return "{}:{}".format(*it.address("esnp"))
 
 
 def test_nor_does_the_packet_of_the_link_that_carries_it() -> None:

@@ -309,7 +309,7 @@ def test_a_link_names_its_gateway(service_type: int) -> None:
             assert {(each.service, each.instance) for each in found} == {("gate", 9)}
             assert {each.service_type for each in found} == {service_type or None}
             assert len({each.key for each in found}) == 2
-            assert front.hub.config.gateway.service == "game"
+            assert front.hub.config.table("gateway").service == "game"
 
     asyncio.run(story())
 

@@ -151,7 +151,7 @@ class TailReader:
 async def _events(
     hub: Hub, reader: TailReader, granted: Callable[[], bool]
 ) -> AsyncIterator[bytes]:
-    decoder = shared_decoder(hub.tap, hub.config.gateway.dialect)
+    decoder = shared_decoder(hub.tap)
     decoder.watchers.append(reader)
     try:
         yield b": messages as they cross the hub\n\n"

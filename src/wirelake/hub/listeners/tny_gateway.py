@@ -43,8 +43,9 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 import msgspec
 
+from wirelake.protocols.hub_calls import AUTH, SUBSCRIBE
 from wirelake.protocols.sansio import Event, Session, SessionError
-from wirelake.protocols.tny.binding import TnySettings
+from wirelake.protocols.tny.binding import GATEWAY, Backend, GatewaySettings, TnySettings
 from wirelake.protocols.tny.layout import Dialect, LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import GatewayOptions
 from wirelake.protocols.tny.message import ResultCode, answered_id, closes, in_dialect
@@ -60,7 +61,7 @@ from wirelake.protocols.tny.relay_link import (
 )
 from wirelake.protocols.tny.session import Forwarded, UserSession
 
-from ..config import Backend, Config, ConfigError
+from ..config import Config, ConfigError
 from ..net.connection import Connection
 from ..net.dialer import Dialer
 from ..net.listener import Listener
@@ -89,8 +90,6 @@ MAX_QUEUED_MESSAGES: Final = 256
 _MAX_UNREAD_BUFFERS: Final = 4
 """A user with this many write buffers of unread bytes is dropped. A link carries many users and
 cannot stop reading for a slow one; four megabytes bound what that costs."""
-_SIGN_ON: Final = 10
-_SUBSCRIBE: Final = 11
 
 
 class User(Connection):
@@ -190,7 +189,7 @@ class User(Connection):
             self._take_pending(number)  # a sender behind a forwarder may use the same id
             self._pending[number] = msgspec.structs.replace(message, body=None)
             self._pending_bytes += _header_bytes(message)
-            if message.protocol == _SIGN_ON:
+            if message.protocol == AUTH.number:
                 self._pending_sign_on = (message, raw)
                 self._charge_held()
         try:
@@ -249,11 +248,11 @@ class User(Connection):
         request = self._take_pending(response.to_message)
         if request is None:
             return
-        if request.protocol == _SIGN_ON:
+        if request.protocol == AUTH.number:
             tried, self._pending_sign_on = self._pending_sign_on, None
             if response.code == ResultCode.SUCCESS and tried is not None:
                 self._sign_on = tried
-        elif request.protocol == _SUBSCRIBE and response.code == ResultCode.SUCCESS:
+        elif request.protocol == SUBSCRIBE.number and response.code == ResultCode.SUCCESS:
             self.subscribed = True
 
     def _take_pending(self, number: int) -> Message | None:
@@ -363,9 +362,14 @@ class LinkConnection(Connection):
         self._unconfirmed: set[int] = set()
         """Tunnels that were switched to this link, and that the backend may not know."""
 
+    @property
+    def dialect(self) -> str:
+        """The dialect of links."""
+        return self.listener.gateway.dialect
+
     def make_session(self, now: float) -> Session:
         """Return the gateway's end of the link, which sends LINK_OPEN first."""
-        settings = self.hub.config.gateway
+        settings = self.listener.gateway
         opening = LinkOpen(
             service=settings.name,
             instance=settings.instance,
@@ -487,7 +491,7 @@ class BackendLinks:
     def __init__(self, listener: GatewayListener, index: int, settings: Backend):
         self.listener = listener
         self.settings = settings
-        self.name = f"{listener.hub.config.gateway.service} {index}"
+        self.name = f"{listener.gateway.service} {index}"
         """The service name for `GatewayTunnels`. One name per backend, so that tunnels are switched
         only between links of the same backend: another one does not know them."""
         self.first_attempt = asyncio.Event()
@@ -542,7 +546,8 @@ class GatewayListener(Listener):
 
     def __init__(self, hub: HubContext, settings: TnySettings):
         super().__init__(hub, settings)
-        gateway = hub.config.gateway
+        gateway: GatewaySettings = hub.config.table(GATEWAY)
+        self.gateway = gateway
         self.options = server_options(settings)
         self.link_options = GatewayOptions(dialect=gateway.dialect)
         self.link_dialect: Dialect = "upstream" if gateway.dialect == "upstream" else "seed"
@@ -566,10 +571,10 @@ class GatewayListener(Listener):
 
     async def start(self) -> None:
         """Dial the backends, then listen."""
-        if any(each.tls for each in self.hub.config.gateway.backends):
+        if any(each.tls for each in self.gateway.backends):
             self.backend_tls = _client_tls(self.hub.config)
         for backend in self.backends:
-            backend.start(max(1, self.hub.config.gateway.links))
+            backend.start(max(1, self.gateway.links))
         first = [asyncio.ensure_future(backend.first_attempt.wait()) for backend in self.backends]
         _, late = await asyncio.wait(first, timeout=FIRST_DIAL_S)
         for each in late:
@@ -722,6 +727,7 @@ def _packed(address: str) -> bytes:
 
 def make_listener(hub: HubContext, settings: TnySettings) -> Listener:
     """Return the listener that serves tny, or the one that relays it if the hub is a gateway."""
-    if hub.config.gateway.enabled:
+    gateway: GatewaySettings = hub.config.table(GATEWAY)
+    if gateway.enabled:
         return GatewayListener(hub, settings)
     return TnyListener(hub, settings)

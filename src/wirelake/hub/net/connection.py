@@ -186,6 +186,11 @@ class Connection(asyncio.Protocol):
 
     # -- provided by the protocol ------------------------------------------------------------
 
+    @property
+    def dialect(self) -> str:
+        """The configured dialect, perhaps `auto`; empty when the protocol has none."""
+        return getattr(self.listener.settings, "dialect", "")
+
     @abstractmethod
     def make_session(self, now: float) -> Session:
         """Return the server's session."""

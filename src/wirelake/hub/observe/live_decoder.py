@@ -74,8 +74,7 @@ class Watcher(Protocol):
 class LiveDecoder:
     """An observer that decodes."""
 
-    def __init__(self, dialed_dialect: str, tables: LiveTables | None = None):
-        self._dialed_dialect = dialed_dialect
+    def __init__(self, tables: LiveTables | None = None):
         self._ring = KeyRing()
         self._contexts: dict[tuple[str, str], Context] = {}
         self._connections: dict[int, _DecodedConnection] = {}
@@ -175,11 +174,9 @@ class LiveDecoder:
         return self._contexts[name, dialect]
 
     def _dialect(self, connection: ObservedConnection) -> str:
-        # A listener's setting may be `auto`, which is no dialect of the codec: the default is used.
+        # The setting may be `auto`, which is no dialect of the codec: the default is used.
         protocol = registry.find(connection.protocol)
-        found = self._dialed_dialect
-        if connection.direction_in == "c2s":
-            found = getattr(connection.listener.settings, "dialect", "")
+        found = connection.dialect
         return found if found in protocol.dialects else protocol.dialect(None)
 
     def _handle(self, rows: Iterable[TableRow]) -> None:
@@ -195,11 +192,11 @@ class LiveDecoder:
             self.tables.feed(event)
 
 
-def shared_decoder(tap: Tap, dialed_dialect: str) -> LiveDecoder:
+def shared_decoder(tap: Tap) -> LiveDecoder:
     """Return the live decoder of a tap; add one if there is none."""
     found = tap.find(LiveDecoder)
     if found is None:
-        found = LiveDecoder(dialed_dialect)
+        found = LiveDecoder()
         tap.add(found)
     return found
 

@@ -40,6 +40,10 @@ class ObservedConnection(Protocol):
     close_reason: str
     close_side: Side
 
+    @property
+    def dialect(self) -> str:
+        """The configured dialect, perhaps `auto`; empty when the protocol has none."""
+
     def key_log(self) -> dict[str, Any] | None:
         """Return the keys; None when they are not known yet, empty when there are none."""
 

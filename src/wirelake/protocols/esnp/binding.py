@@ -5,13 +5,14 @@ ESNP sends the text of an error; it has no error numbers.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final, Literal
 
 import msgspec
 
 from wirelake.wire.errors import invalid
 
-from ..binding import Auth, Binding, IdleSeconds, ListenerSettings, Table
+from ..binding import TLS_EXAMPLE, Auth, Binding, IdleSeconds, ListenerSettings, Table
 from .layout import Dialect
 from .protocol import PROTOCOL
 
@@ -57,6 +58,11 @@ class EsnpRoute(Table, frozen=True, kw_only=True):
 
 class EsnpSettings(ListenerSettings, frozen=True, kw_only=True):
     """ESNP, both revisions."""
+
+    examples: ClassVar[Mapping[str, str]] = {
+        **TLS_EXAMPLE,
+        "routes": '[{ server = "10.0.0.8:9600", service = "billing" }]',
+    }
 
     port: int = PROTOCOL.port or 0
     auth: Auth = "token"

@@ -1,15 +1,34 @@
-"""The bindings of tny and its relay: tables of hub.toml, listeners, client, result codes."""
+"""The bindings of tny and its relay: tables of hub.toml, listeners, client, result codes.
+
+The table `[gateway]` is tny's too: a gateway is another listener for the same clients.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Final
 
-from ..binding import Auth, Binding, IdleSeconds, ListenerSettings, is_loopback
+import msgspec
+
+from wirelake.wire.errors import invalid
+
+from ..binding import Auth, Binding, IdleSeconds, ListenerSettings, Table, is_loopback
 from .limits import SessionDialect
 from .message import ResultCode
 from .protocol import PROTOCOL, RELAY
 
-__all__ = ["BINDING", "RELAY_BINDING", "RelaySettings", "TnySettings"]
+__all__ = [
+    "BINDING",
+    "GATEWAY",
+    "RELAY_BINDING",
+    "Backend",
+    "GatewaySettings",
+    "RelaySettings",
+    "TnySettings",
+]
+
+GATEWAY: Final = "gateway"
+"""The table of hub.toml for `GatewaySettings`."""
 
 _FAILED: Final = 500
 """The result code of errors that no code of the rules describes; it belongs to applications, so it
@@ -69,6 +88,52 @@ class RelaySettings(ListenerSettings, frozen=True, kw_only=True):
             )
 
 
+class Backend(Table, frozen=True, kw_only=True):
+    """The relay listener of a backend."""
+
+    host: str
+    """Its address."""
+    port: int = RELAY.port or 0
+    """Its port."""
+    tls: bool = False
+    """Whether to connect with TLS."""
+
+
+class GatewaySettings(Table, frozen=True, kw_only=True):
+    """A tny gateway: connections of the tny listener go through tunnels to backends."""
+
+    examples: ClassVar[Mapping[str, str]] = {
+        "backends": f'[{{ host = "10.0.0.7", port = {RELAY.port} }}]'
+    }
+
+    enabled: bool = False
+    """Whether this hub is a gateway; its tny listener then relays and serves no calls."""
+    service: str = "game"
+    """The name of the service behind the links."""
+    name: str = "gateway"
+    """The name that this gateway sends when it opens a link."""
+    instance: int = 1
+    """A number that is unique among the gateways of these backends."""
+    backends: tuple[Backend, ...] = ()
+    """The backends."""
+    service_type: Annotated[int, msgspec.Meta(ge=0, le=0x7FFF_FFFF)] = 0
+    """The number of this gateway's kind of service, which recent backends of the original require;
+    0: not sent."""
+    links: int = 1
+    """Links to each backend."""
+    dialect: SessionDialect = "seed"
+    """Which form packets have."""
+
+    def check(self, table: str) -> None:
+        """Check the settings; a gateway needs a backend."""
+        for number, backend in enumerate(self.backends):
+            if not 0 < backend.port <= 0xFFFF:
+                key = f"{table}.backends[{number}].port"
+                raise ValueError(f"{key}: {invalid('port', backend.port, '1-65535')}")
+        if self.enabled and not self.backends:
+            raise ValueError(f"{table}.backends: a gateway needs at least one backend")
+
+
 ERRORS: Final = {
     "auth_required": int(ResultCode.AUTH_FAILED),
     "auth_failed": int(ResultCode.AUTH_FAILED),
@@ -95,6 +160,7 @@ BINDING: Final = Binding(
     addressing="numbers",
     max_number=(1 << 31) - 1,
     errors=ERRORS,
+    tables={GATEWAY: GatewaySettings},
     demo_number=1001,
 )
 """The binding of tny."""
