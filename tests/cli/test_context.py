@@ -46,9 +46,9 @@ def test_a_context_replaces_url_and_token(run: Run, hubs: Hubs, home: Path) -> N
     assert run("publish", "--client", CLIENT, "http://a").out.endswith(f" for client {CLIENT}\n")
     shown = run("subscribe", "@news", "--count", "1")
     assert shown.out.endswith("  -  http://a\n")
-    assert shown.err == (
-        f"wirelake: subscribed to @news at {hubs.places['esnp']} as {CLIENT}; Ctrl-C ends\n"
-    )
+    place = hubs.places["esnp"]
+    stop = "press Ctrl-C to stop"
+    assert shown.err == f"wirelake: subscribed to @news at {place} as {CLIENT}; {stop}\n"
     assert json.loads(run("top", "--once", "--json", "--interval", "0.1").out)["topic_count"] == 1
 
 

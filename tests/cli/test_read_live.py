@@ -190,7 +190,9 @@ def test_a_file_that_shrinks(start: Start, traffic: Path, tmp_path: Path) -> Non
     code, _, errors = found.end()
     assert code == 1
     assert f"wirelake: {path}: shrank to 100 bytes after" in errors
-    assert errors.endswith("wirelake: incomplete: the rows are those of what was read before\n")
+    assert errors.endswith(
+        "wirelake: incomplete: the output covers only what was read before the error\n"
+    )
 
 
 # -- one connection --------------------------------------------------------------------------

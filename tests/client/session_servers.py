@@ -182,7 +182,7 @@ class Peer(asyncio.Protocol):
     def react(self) -> None:
         while events := self.session.events():
             for event in events:
-                if type(event).__name__ in ("Beat", "Pinged"):
+                if type(event).__name__ in ("HeartbeatAnswered", "Pinged"):
                     self.stand.beats += 1
                 self.on_event(event)
         self.transport.write(self.session.to_send())

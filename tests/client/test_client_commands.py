@@ -441,7 +441,11 @@ def test_ctrl_c_is_the_usual_end_of_subscribe(
     monkeypatch.setattr(Client, "notifications", interrupted)
     found = run("subscribe", hub.url("esnp"), "@news", *hub.alice)
     place = hub.places["esnp"]
-    assert found == (0, "", f"wirelake: subscribed to @news at {place} as alice; Ctrl-C ends\n")
+    assert found == (
+        0,
+        "",
+        f"wirelake: subscribed to @news at {place} as alice; press Ctrl-C to stop\n",
+    )
 
 
 # -- words ------------------------------------------------------------------------------------

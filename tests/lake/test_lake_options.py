@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wirelake.columnar.read.reader import TABLES, ReadOptions, table_schema
-from wirelake.lake.datasource.options import FILES, OPTIONS, OptionError, Pace, Request, parse
+from wirelake.lake.datasource.options import (
+    FILES,
+    OPTIONS,
+    AdmissionSettings,
+    OptionError,
+    Request,
+    parse,
+)
 from wirelake.protocols import registry
 
 KNOWN = {*map(str.lower, OPTIONS), "paths"}
@@ -55,7 +62,9 @@ def test_every_option_arrives(tmp_path: Path) -> None:
     assert found.partitions == 7
     assert found.include_open
     assert (found.hashed, found.failfast, found.files) == (True, True, False)
-    assert found.pace == Pace(5, 2_000_000, 1.5, 120.0, {"tap": 7, "edge": [9, [3, 4]]})
+    assert found.admission == AdmissionSettings(
+        5, 2_000_000, 1.5, 120.0, {"tap": 7, "edge": [9, [3, 4]]}
+    )
     assert found.read == ReadOptions(
         table="messages",
         protocol="comet",

@@ -77,24 +77,24 @@ def _table(title: str, kind: Any) -> Iterator[str]:
         default = "*required*" if field.required else f"`{_value(field.default)}`"
         if field.default is None:
             default = ""
-        cells = (f"`{field.name}`", type_words(field.type), default, texts[field.name])
+        cells = (f"`{field.name}`", type_text(field.type), default, texts[field.name])
         yield f"| {' | '.join(cells)} |"
     yield ""
 
 
-def type_words(kind: Any) -> str:
+def type_text(kind: Any) -> str:
     """Return the name of a type for readers of the page."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
         number = msgspec.inspect.type_info(kind)
         assert isinstance(number, msgspec.inspect.IntType | msgspec.inspect.FloatType)
-        return f"{type_words(inner[0])}, {bounds_text(number)}"
+        return f"{type_text(inner[0])}, {bounds_text(number)}"
     if origin is Literal:
         return ", ".join(f"`{json.dumps(each)}`" for each in inner)
     if origin in (Union, types.UnionType):
-        return " or ".join(type_words(each) for each in inner if each is not type(None))
+        return " or ".join(type_text(each) for each in inner if each is not type(None))
     if origin is tuple:
-        return f"list of {type_words(inner[0])}"
+        return f"list of {type_text(inner[0])}"
     return _TYPE_NAMES.get(kind, "table")
 
 

@@ -28,7 +28,7 @@ from .read.kernels import prepare_kernels
 if TYPE_CHECKING:
     import duckdb
 
-    from wirelake.lake.capture_lake import Made
+    from wirelake.lake.capture_lake import CaptureLake
     from wirelake.lake.engine.settings import Settings
 
 __all__ = ["Captures", "capture_options"]
@@ -118,7 +118,7 @@ class Captures:
             self._report(made)
 
     @contextmanager
-    def _lake(self, tables: Sequence[str]) -> Iterator[Made]:
+    def _lake(self, tables: Sequence[str]) -> Iterator[CaptureLake]:
         from wirelake.lake.engine.settings import Settings
 
         settings = Settings(
@@ -143,7 +143,7 @@ class Captures:
         named = Path(self.named[0]).absolute()
         return named.with_name(named.name + SUFFIX)
 
-    def _kept(self, settings: Settings) -> Made | None:
+    def _kept(self, settings: Settings) -> CaptureLake | None:
         """Return the lake beside the captures; None if there is none that can be used."""
         from wirelake.lake.capture_lake import kept
         from wirelake.tables.paths import LakeError
@@ -158,7 +158,7 @@ class Captures:
             return None
 
     @contextmanager
-    def _made(self, settings: Settings, tables: Sequence[str]) -> Iterator[Made]:
+    def _made(self, settings: Settings, tables: Sequence[str]) -> Iterator[CaptureLake]:
         """Make a lake: beside the captures, or one that is removed."""
         prepare_kernels(self.files)
         from wirelake.columnar.read.options import SMALL_BYTES
@@ -184,7 +184,7 @@ class Captures:
 
     # -- what is missing -----------------------------------------------------------------------
 
-    def _report(self, made: Made) -> None:
+    def _report(self, made: CaptureLake) -> None:
         """Report what is not in the tables."""
         from wirelake.capture.format.reader import is_capture
         from wirelake.tables.parquet import batches, table

@@ -106,5 +106,5 @@ def report_problems(inputs: LiveInputs) -> int:
     for name, problem in inputs.problems.items():
         print_notice(f"{'standard input' if name == STANDARD_INPUT else name}: {problem}")
     if inputs.problems and inputs.packets:
-        print_notice("incomplete: the rows are those of what was read before")
+        print_notice("incomplete: the output covers only what was read before the error")
     return BAD_DATA if inputs.problems else 0

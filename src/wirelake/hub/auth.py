@@ -220,7 +220,7 @@ class Authority:
             if client.number not in known:
                 self._topics.forget(client)
 
-    def forgive(self, address: str) -> None:
+    def forget_failures(self, address: str) -> None:
         """Forget the failures of an address."""
         self._failures.pop(address, None)
 

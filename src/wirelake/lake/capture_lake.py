@@ -46,7 +46,7 @@ from .engine.tasks import Workers
 if TYPE_CHECKING:
     from .engine.engine import OnStep
 
-__all__ = ["SUFFIX", "Made", "keep", "kept", "temporary"]
+__all__ = ["SUFFIX", "CaptureLake", "keep", "kept", "temporary"]
 
 SUFFIX: Final = ".lake"
 """Appended to the name of a capture, or of a folder of captures: the folder of its kept lake."""
@@ -55,7 +55,7 @@ _ORIGIN: Final = "captures"
 _ATTEMPTS: Final = 3
 
 
-class Made(NamedTuple):
+class CaptureLake(NamedTuple):
     """A lake of captures."""
 
     root: Path
@@ -72,7 +72,7 @@ def temporary(
     keys: Sequence[str] = (),
     tables: Iterable[str] = TABLES,
     on_step: OnStep | None = None,
-) -> Iterator[Made]:
+) -> Iterator[CaptureLake]:
     """Make a lake with some tables, which is removed when the context ends. Raises LakeError."""
     chosen = msgspec.structs.replace(settings, tables=tables_for(tables))
     with tempfile.TemporaryDirectory(prefix="wirelake-", ignore_cleanup_errors=True) as folder:
@@ -81,7 +81,7 @@ def temporary(
 
 def kept(
     root: Path, files: Sequence[str], settings: Settings, keys: Sequence[str] = ()
-) -> Made | None:
+) -> CaptureLake | None:
     """Return the kept lake of captures; None if there is none, or an old one.
 
     Raises DamagedError if it cannot be used, LakeError if the folder is something else.
@@ -97,7 +97,7 @@ def keep(
     workers: Workers,
     keys: Sequence[str] = (),
     on_step: OnStep | None = None,
-) -> Made:
+) -> CaptureLake:
     """Make a lake and keep it; it replaces an old one when it is complete. Raises LakeError."""
     origin = _origin(files, settings, keys)
     try:
@@ -125,7 +125,7 @@ def _make(
     workers: Workers,
     on_step: OnStep | None,
     about: Mapping[str, Any],
-) -> Made:
+) -> CaptureLake:
     from .engine.engine import Engine  # with the kernels, which a kept lake does not need
 
     captures = _listed(files)
@@ -146,7 +146,7 @@ def _make(
         engine = Engine(workers, writer, settings, keys=keys, on_step=on_step)
         record = engine.advance(inputs)
     consumed = () if record is None else record.inputs
-    return Made(root, tuple(each for each in consumed if each.fault is not None))
+    return CaptureLake(root, tuple(each for each in consumed if each.fault is not None))
 
 
 def _listed(files: Sequence[str]) -> list[Capture]:
@@ -205,7 +205,7 @@ def _sources(folder: str) -> list[Path]:
     return sorted(Path(folder).rglob("*.py"))
 
 
-def _usable(root: Path, origin: Mapping[str, Any]) -> Made | None:
+def _usable(root: Path, origin: Mapping[str, Any]) -> CaptureLake | None:
     """Return a kept lake if it was made of just this."""
     log = Log(root)
     if not log.exists():
@@ -223,7 +223,7 @@ def _usable(root: Path, origin: Mapping[str, Any]) -> Made | None:
     return None
 
 
-def _checked(log: Log, count: int) -> Made:
+def _checked(log: Log, count: int) -> CaptureLake:
     """Return a lake of so many captures. Raises LakeError if anything of it is missing."""
     snapshot = log.snapshot()
     inputs = [each for source in snapshot.sources.values() for each in source.inputs]
@@ -231,7 +231,7 @@ def _checked(log: Log, count: int) -> Made:
         raise DamagedError(f"{log.layout.log}: damaged: the last commit is missing")
     for file in snapshot.public_files():
         check_file(file, log.layout.resolve(file.path, snapshot))
-    return Made(log.layout.root, tuple(each for each in inputs if each.fault is not None))
+    return CaptureLake(log.layout.root, tuple(each for each in inputs if each.fault is not None))
 
 
 def _replace(root: Path, new: Path) -> None:

@@ -485,7 +485,7 @@ class CallsEngine(Engine[CallRow]):
     def closed(self, event: Closed) -> None:
         """End open calls as lost, unless a fault may hide their response."""
         if event.connection in self._links:
-            self._hand_down(event.connection)
+            self._copy_uncertainty(event.connection)
         self._close(event.connection, "closed")
 
     def advance(self, now_ns: int) -> None:
@@ -553,7 +553,7 @@ class CallsEngine(Engine[CallRow]):
                     self._end(call, "unknown", cause)
                 side.in_order.clear()
 
-    def _hand_down(self, link: int) -> None:
+    def _copy_uncertainty(self, link: int) -> None:
         """Keep the breaks of a link for the tunnels that it carried."""
         # A gap on the link may hide the response of a call in any tunnel that it carried, and the
         # tunnel may end later, on another link: the breaks are copied to its connection.

@@ -148,14 +148,14 @@ def tokens(text: str) -> Iterator[Token]:
     while place < len(text):
         match = _PATTERN.match(text, place)
         if match is None:
-            raise FilterError(_complaint(text[place]), text, place, place + 1)
+            raise FilterError(_unexpected(text[place]), text, place, place + 1)
         if match["space"] is None:
             yield _token(text, match)
         place = match.end()
     yield Token("end", None, len(text), len(text))
 
 
-def _complaint(character: str) -> str:
+def _unexpected(character: str) -> str:
     if character in "\"'":
         return f"this text has no closing {character}"
     return f"{character!r} has no meaning here"

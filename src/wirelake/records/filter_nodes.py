@@ -119,7 +119,7 @@ def resolve(schema: pa.Schema, name: str) -> Column:
     """Return the column of a dotted name. Raises LookupError."""
     path = tuple(name.split("."))
     if schema.get_field_index(path[0]) < 0:
-        raise LookupError(f"unknown column {path[0]!r}{_perhaps(schema, name)}")
+        raise LookupError(f"unknown column {path[0]!r}{_suggestion(schema, name)}")
     kind = schema.field(path[0]).type
     for place, step in enumerate(path[1:], 1):
         so_far = ".".join(path[:place])
@@ -128,7 +128,7 @@ def resolve(schema: pa.Schema, name: str) -> Column:
         if not pa.types.is_struct(kind):
             raise LookupError(f"{so_far} has no fields")
         if kind.get_field_index(step) < 0:
-            raise LookupError(f"{so_far} has no field {step!r}{_perhaps(schema, name)}")
+            raise LookupError(f"{so_far} has no field {step!r}{_suggestion(schema, name)}")
         kind = kind.field(step).type
     return Column(path, _kind(kind))
 
@@ -161,7 +161,7 @@ def near(schema: pa.Schema, name: str) -> list[str]:
     return list(dict.fromkeys([*close, *same]))[:3]
 
 
-def _perhaps(schema: pa.Schema, name: str) -> str:
+def _suggestion(schema: pa.Schema, name: str) -> str:
     found = near(schema, name)
     if not found:
         quoted = "" if "." in name else f'; for text, write "{name}"'

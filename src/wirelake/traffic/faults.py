@@ -36,7 +36,7 @@ from .packets.packet_template import Item
 from .packets.writer import Edits, ExtraPacket, Style
 from .scenes.provider import DIRECTIONS, Frame, ProtocolScenes, Stream
 from .truth.messages import CapturedStream, CorruptFrame, FaultRead, StreamFault, captured_stream
-from .truth.tables import Altered, Copies, Truth
+from .truth.tables import AlteredInstance, Copies, Truth
 
 __all__ = [
     "KINDS",
@@ -82,7 +82,7 @@ class InjectedFault:
 
     kind: str
     target: FaultTarget
-    altered: Altered
+    altered: AlteredInstance
     damaged: int | None = None
     """The item whose block is damaged."""
     copies: list[ExtraPacket] = field(default_factory=list)
@@ -442,7 +442,7 @@ class _Injector:
         copies = Copies({key: 2}, {key: first[1] - first[0] + packet.stop - packet.start})
         detail = "a second copy differs from the first, in bytes: 1"
         fault = StreamFault("conflict", position, [], 0, packet.n, packet.n, position, None, detail)
-        altered = Altered(self.times, copies=copies, conflicts=[FaultRead(*key, fault)])
+        altered = AlteredInstance(self.times, copies=copies, conflicts=[FaultRead(*key, fault)])
         return InjectedFault("conflict", self.target, altered, copies=[same, other])
 
     def _packet(self, n: int) -> bytes:
@@ -477,7 +477,7 @@ class _Injector:
         return captured_stream(self.packets, packet.place, packet.direction)
 
     def _fault(self, kind: str, packet: _Candidate, captured: CapturedStream) -> InjectedFault:
-        altered = Altered(self.times, streams={(packet.place, packet.direction): captured})
+        altered = AlteredInstance(self.times, streams={(packet.place, packet.direction): captured})
         return InjectedFault(kind, self.target, altered)
 
 

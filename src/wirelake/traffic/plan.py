@@ -36,7 +36,7 @@ from .truth.tables import TABLES, MessageKind, Truth, truth_of
 __all__ = [
     "FILES",
     "STYLES",
-    "Made",
+    "GeneratedShard",
     "Part",
     "Shard",
     "SimulateError",
@@ -80,7 +80,7 @@ class Shard:
 
 
 @dataclass
-class Made:
+class GeneratedShard:
     """A shard that was generated."""
 
     number: int
@@ -99,7 +99,7 @@ def style_of(shard: Shard) -> Style:
     return SniffedStyle(resolution_ns=1000 if shard.source.endswith("a") else 1)
 
 
-def run(shard: Shard, folder: Path) -> Made:
+def run(shard: Shard, folder: Path) -> GeneratedShard:
     """Write the captures of a shard to a folder, and its truth to `truth/.parts` in it."""
     # Every random number comes from the seed and the number of the shard. Faults have a generator
     # of their own: the same seed with and without faults gives the same traffic otherwise.
@@ -113,7 +113,7 @@ def run(shard: Shard, folder: Path) -> Made:
     injected = inject_faults(groups, shard.faults, style, edits, fault_rng)
     written = write_captures(style, buffer, groups, folder, shard.source, sequences, edits)
     _write_key_log(groups, folder / f"{shard.source}-{shard.period:04d}.keys")
-    made = Made(shard.number, written.files, sum(written.sizes), written.packets, {})
+    made = GeneratedShard(shard.number, written.files, sum(written.sizes), written.packets, {})
     _write_truth(made, groups, injected, style, folder / "truth" / ".parts")
     return made
 
@@ -172,7 +172,7 @@ def _instantiate_all(
 
 
 def _write_truth(
-    made: Made,
+    made: GeneratedShard,
     groups: list[Instances],
     injected: list[InjectedFault],
     style: Style,

@@ -33,7 +33,7 @@ from wirelake.capture.processes import process_pool
 from wirelake.records.schema import schema
 from wirelake.wire.paths import local_path
 
-from .plan import Made, Shard, SimulateError, parse_size, plan, run
+from .plan import GeneratedShard, Shard, SimulateError, parse_size, plan, run
 from .scenes import provider
 from .truth.tables import TABLES
 
@@ -106,7 +106,7 @@ class Summary:
         }
 
 
-def gather(folder: Path, made: Sequence[Made]) -> Summary:
+def gather(folder: Path, made: Sequence[GeneratedShard]) -> Summary:
     """Write the truth tables; return the figures."""
     outcomes: dict[str, Counter[str]] = {}
     latencies: dict[tuple[str, str], list[Any]] = {}
@@ -222,7 +222,7 @@ def simulate(
     if jobs is None:
         jobs = 1 if total < _SINGLE_BYTES else os.cpu_count() or 1
     workers = min(len(shards), jobs)
-    made: list[Made] = []
+    made: list[GeneratedShard] = []
     try:
         with closing(_generate(shards, folder, workers)) as parts:
             for each in parts:
@@ -257,7 +257,7 @@ def _empty(folder: Path) -> None:
         shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
 
 
-def _generate(shards: list[Shard], folder: Path, workers: int) -> Generator[Made]:
+def _generate(shards: list[Shard], folder: Path, workers: int) -> Generator[GeneratedShard]:
     """Generate the shards, in order."""
     if workers == 1:
         for shard in shards:

@@ -70,7 +70,7 @@ async def _users() -> None:
     async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
 
         async def status(token: str) -> int:
-            it.hub.authority.forgive(ADDRESS)
+            it.hub.authority.forget_failures(ADDRESS)
             return (await admin.get("/connz", token=token)).status
 
         path = it.data / "hub.sqlite3"

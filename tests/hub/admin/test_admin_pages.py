@@ -37,7 +37,7 @@ async def _who_may_ask() -> None:
                 assert answer.status == 401, path
                 assert answer.json["error"] == "auth_required"
                 assert answer.headers["www-authenticate"] == "Bearer"
-                it.hub.authority.forgive("admin 127.0.0.1")  # no delay for the next one
+                it.hub.authority.forget_failures("admin 127.0.0.1")  # no delay for the next one
         refused = await admin.post("/v1/publish", {"topic": "@a", "content": "b"}, token=None)
         assert refused.status == 401
         assert it.hub.counters.published == 0

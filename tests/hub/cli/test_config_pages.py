@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 import pytest
-from tools.pages.config import pages, type_words
+from tools.pages.config import pages, type_text
 
 from wirelake.hub.config import ClientRights, Config, tables
 from wirelake.hub.errors import ERRORS
@@ -50,10 +50,10 @@ def test_defaults_are_those_of_the_hub() -> None:
 
 
 def test_types_are_described() -> None:
-    assert type_words(str | tuple[str, ...]) == "text or list of text"
-    assert type_words(Literal["a", "b"]) == '`"a"`, `"b"`'
-    assert type_words(bool) == "true or false"
-    assert type_words(Config | None) == "table"
+    assert type_text(str | tuple[str, ...]) == "text or list of text"
+    assert type_text(Literal["a", "b"]) == '`"a"`, `"b"`'
+    assert type_text(bool) == "true or false"
+    assert type_text(Config | None) == "table"
 
 
 def test_every_refusal_is_there_with_its_answers() -> None:

@@ -47,7 +47,7 @@ from wirelake.protocols.comet.layout import (
 from wirelake.protocols.comet.session import (
     Authenticated,
     AuthRequested,
-    Beat,
+    HeartbeatAnswered,
     KeyExchanged,
     Notified,
     Replied,
@@ -159,7 +159,7 @@ def test_back_to_back(command: Any, reply: Any, sealed: bool) -> None:
 @rule("comet.24")
 def test_server_heartbeat() -> None:
     """Rule 24: the document spells it heatbeat and heartbeat; both are type 6."""
-    (online() >> b"\x00\x01\x06" << Ok() << Emits(Beat())).done()
+    (online() >> b"\x00\x01\x06" << Ok() << Emits(HeartbeatAnswered())).done()
 
 
 def test_client_heartbeat() -> None:
@@ -170,7 +170,7 @@ def test_client_heartbeat() -> None:
 def test_heartbeat_back_to_back() -> None:
     both = online_pair()
     both.client.send(Heartbeat())
-    assert both.run().take() == ([Replied(Heartbeat(), Ok())], [Beat()])
+    assert both.run().take() == ([Replied(Heartbeat(), Ok())], [HeartbeatAnswered()])
 
 
 # -- S. message, C. message_ack, S. ok -------------------------------------------------------

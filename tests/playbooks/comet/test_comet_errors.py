@@ -42,7 +42,7 @@ from wirelake.protocols.comet.layout import (
     Subscribe,
 )
 from wirelake.protocols.comet.limits import ServerOptions
-from wirelake.protocols.comet.session import REASONS, Beat, Notified, Requested
+from wirelake.protocols.comet.session import REASONS, HeartbeatAnswered, Notified, Requested
 from wirelake.protocols.sansio import Closed, Failed, Side
 from wirelake.wire.errors import CODES
 
@@ -79,7 +79,7 @@ def test_error_3_server_error() -> None:
     command = Subscribe(topics=("@news",))
     sorry = Error(error_code=3, reason="subscribe failed")
     book = online() >> command << Emits(Requested(command)) >> (lambda s: s.send(sorry)) << sorry
-    (book >> Heartbeat() << Emits(Beat()) << Ok()).done()
+    (book >> Heartbeat() << Emits(HeartbeatAnswered()) << Ok()).done()
 
 
 @rule("comet.error.4", "comet.class.bad_args")
@@ -98,7 +98,7 @@ def test_error_4_bad_arguments(name: str) -> None:
     reply = VECTORS[name]["expect"]["reply"]
     wanted = Error(error_code=reply["error_code"], reason=reply["reason"])
     book = online() >> vector(name) << failed("bad_args", fatal=False, side=Side.REMOTE) << wanted
-    (book >> Heartbeat() << Emits(Beat()) << Ok()).done()
+    (book >> Heartbeat() << Emits(HeartbeatAnswered()) << Ok()).done()
 
 
 @rule("comet.error.5")
@@ -157,7 +157,7 @@ def test_an_unknown_type() -> None:
 @rule("comet.class.unknown_type")
 def test_earlier_messages_are_delivered() -> None:
     """The first heartbeat is answered; of the rest nothing is read."""
-    book = online() >> vector("bad_good_then_bad") << Emits(Beat()) << Ok()
+    book = online() >> vector("bad_good_then_bad") << Emits(HeartbeatAnswered()) << Ok()
     book = book << failed("unknown_type", offset=len(vector("auth")) + 3 + 2) << FORMAT_ILLEGAL
     (book << closed("unknown_type")).done()
 

@@ -54,7 +54,7 @@ from wirelake.protocols.comet.layout import (
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
 from wirelake.protocols.comet.session import (
     AuthRequested,
-    Beat,
+    HeartbeatAnswered,
     KeyExchanged,
     Notified,
     Replied,
@@ -97,7 +97,7 @@ def test_commands_before_auth_are_refused(command: Any) -> None:
 
 @rule("comet.12")
 def test_a_heartbeat_and_an_environment_are_answered_before_auth() -> None:
-    book = server_book() >> Heartbeat() << Emits(Beat()) << Ok()
+    book = server_book() >> Heartbeat() << Emits(HeartbeatAnswered()) << Ok()
     book = book >> ENVIRON << Ok()
     bad = ReportEnviron(network_type=0, isp=4, phone_type="x")
     welcome(book >> bad << failed("bad_args") << FORMAT_ILLEGAL).done()
@@ -209,7 +209,14 @@ def test_complete_earlier_requests_are_answered_first() -> None:
     book = online() >> command << Emits(Requested(command))
     book = book >> Heartbeat() >> b"\x00\x01\x09\x00\x01\x06" << failed("unknown_type")
     book = book >> Heartbeat()  # nothing is read any more
-    book = book >> (lambda s: s.send(Ok())) << Ok() << Emits(Beat()) << Ok() << FORMAT_ILLEGAL
+    book = (
+        book
+        >> (lambda s: s.send(Ok()))
+        << Ok()
+        << Emits(HeartbeatAnswered())
+        << Ok()
+        << FORMAT_ILLEGAL
+    )
     (book << closed("unknown_type", clean=False)).done()
 
 
@@ -223,7 +230,7 @@ def test_replies_keep_the_order_of_commands() -> None:
     book = online() >> topics << Emits(Requested(topics)) >> Heartbeat() >> news
     book = book >> (lambda s: s.send(HELLO)) << HELLO
     book = book >> (lambda s: s.send(TopicList(topics=()))) << TopicList(topics=())
-    book = book << Emits(Beat()) << Ok() << Emits(Requested(news))
+    book = book << Emits(HeartbeatAnswered()) << Ok() << Emits(Requested(news))
     (book >> (lambda s: s.send(Ok())) << Ok()).done()
 
 
@@ -359,7 +366,7 @@ def test_heartbeats_keep_a_connection() -> None:
     both.at(1_000)
     client, server = both.take()
     assert client == [Replied(Heartbeat(), Ok())] * 25
-    assert server == [Beat()] * 25
+    assert server == [HeartbeatAnswered()] * 25
     assert ServerOptions().idle_limit_s == 120
     assert ClientOptions().heartbeat_s == 40
 
@@ -373,7 +380,9 @@ def test_too_much_at_once_is_refused() -> None:
     book = online(ServerOptions(max_pending=2)) >> LIST << Emits(Requested(LIST))
     book = book >> Heartbeat() >> Heartbeat() << failed("too_busy") >> Heartbeat()
     none = MessageList(messages=())
-    book = book >> (lambda s: s.send(none)) << none << Emits(Beat()) << Ok() << TOO_BUSY
+    book = (
+        book >> (lambda s: s.send(none)) << none << Emits(HeartbeatAnswered()) << Ok() << TOO_BUSY
+    )
     (book << closed("too_busy", clean=False)).done()
 
 
@@ -420,8 +429,8 @@ def test_a_token_is_in_no_event_that_is_printed() -> None:
 
 
 def test_an_old_notification_can_be_sent_again_at_any_time() -> None:
-    """The original's 1800 s after a heartbeat are the inbox's business: it hears `Beat`."""
+    """The original's 1800 s after a heartbeat are the inbox's business: `HeartbeatAnswered`."""
     old = Notification(msg_type=1, msg_id="p0", content=b"", ts=0)
     book = online() >> (lambda s: s.send(old)) << old
-    book = book >> At(100) >> Heartbeat() << Emits(Beat()) << Ok()
+    book = book >> At(100) >> Heartbeat() << Emits(HeartbeatAnswered()) << Ok()
     (book >> (lambda s: s.send(old)) << old).done()

@@ -55,7 +55,7 @@ from wirelake.protocols.comet.limits import (
 )
 from wirelake.protocols.comet.session import (
     AuthRequested,
-    Beat,
+    HeartbeatAnswered,
     KeyExchanged,
     Notified,
     Replied,
@@ -73,7 +73,7 @@ def note(number: int, content: bytes = b"x") -> Notification:
 @rule("comet.1")
 def test_integers_are_big_endian() -> None:
     """A length in the other order is a longer frame, which is waited for."""
-    (online() >> b"\x00\x01\x06" << Ok() << Emits(Beat())).done()
+    (online() >> b"\x00\x01\x06" << Ok() << Emits(HeartbeatAnswered())).done()
     session = (online() >> b"\x01\x00\x06").done()
     assert session.buffered == 3
     (arrive(client_book()) >> vector("message") << Emits(Notified(HELLO, b"hello"))).done()
@@ -268,7 +268,7 @@ def test_topics_that_would_not_fit_a_list_are_refused_at_subscription() -> None:
 def test_text_must_be_utf8(data: bytes, field: str) -> None:
     """Error 4, and the connection stays."""
     book = online() >> data << failed("bad_args", field=field, fatal=False) << FORMAT_ILLEGAL
-    (book >> b"\x00\x01\x06" << Ok() << Emits(Beat())).done()
+    (book >> b"\x00\x01\x06" << Ok() << Emits(HeartbeatAnswered())).done()
 
 
 @rule("comet.10")

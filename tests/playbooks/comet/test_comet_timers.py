@@ -22,7 +22,7 @@ from tests.playbooks.playbook import At, Emits, EmitsKind, Eof, rule
 
 from wirelake.protocols.comet.layout import GetTopicList, Heartbeat, Ok, TopicList
 from wirelake.protocols.comet.limits import ClientOptions, ServerOptions
-from wirelake.protocols.comet.session import Beat, Notified, Replied, Requested
+from wirelake.protocols.comet.session import HeartbeatAnswered, Notified, Replied, Requested
 from wirelake.protocols.sansio import Side
 
 
@@ -34,7 +34,7 @@ def test_sign_on_has_ten_seconds() -> None:
 
 @rule("comet.15")
 def test_heartbeats_before_sign_on_do_not_extend_the_deadline() -> None:
-    book = server_book() >> At(9) >> Heartbeat() << Emits(Beat()) << Ok()
+    book = server_book() >> At(9) >> Heartbeat() << Emits(HeartbeatAnswered()) << Ok()
     (book >> At(10) << failed("timeout") << closed("timeout")).done()
 
 
@@ -46,7 +46,7 @@ def test_an_idle_connection_is_closed() -> None:
 
 @rule("comet.21")
 def test_any_command_counts_and_half_a_frame_does_not() -> None:
-    book = online() >> At(100) >> Heartbeat() << Emits(Beat()) << Ok()
+    book = online() >> At(100) >> Heartbeat() << Emits(HeartbeatAnswered()) << Ok()
     book = book >> At(219) >> b"\x00"
     (book >> At(220) << failed("idle") << closed("idle")).done()
 

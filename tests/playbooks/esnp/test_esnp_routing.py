@@ -33,7 +33,7 @@ from wirelake.protocols.esnp.layout import (
 )
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.routing import Router
-from wirelake.protocols.esnp.session import Answered, Passed
+from wirelake.protocols.esnp.session import Answered, Forwarded
 from wirelake.protocols.sansio import Role, SessionError
 
 ROUTES = SessionOptions(routes=True)
@@ -71,7 +71,7 @@ class Node:
         sent = []
         for number, channel in enumerate(self.channels):
             for event in channel.events():
-                assert isinstance(event, Passed)
+                assert isinstance(event, Forwarded)
                 self.out.forward(self.router.forward_request(event.raw, number))
         if wire := self.out.to_send():
             sent.append(wire)
@@ -82,7 +82,7 @@ class Node:
         """Brings back what the target has said."""
         self.out.receive(self.target.to_send(), 0.0)
         for event in self.out.events():
-            assert isinstance(event, Passed)
+            assert isinstance(event, Forwarded)
             number, inner = self.router.forward_response(event.raw)
             if number is not None:
                 self.channels[number].forward(inner)
@@ -94,7 +94,7 @@ class Node:
 @rule("esnp.8.6")
 def test_a_router_passes_on_the_original_bytes() -> None:
     """All rows, cancelled, unknown and broken ones too, in their order; its own row is the last."""
-    session = (book(ROUTES) >> ODD << EmitsKind.of(Passed, raw=ODD)).done()
+    session = (book(ROUTES) >> ODD << EmitsKind.of(Forwarded, raw=ODD)).done()
     router = Router("r1")
     passed = router.forward_request(ODD, 7)
     assert passed == ODD[:-4] + raw(m(info("r1", 7)))
@@ -211,14 +211,14 @@ def test_a_router_reports_a_trace_and_passes_it_on() -> None:
     message = m(TRACE, REQUEST, mid(7))
     dialogue = book(options) >> message
     dialogue = dialogue << m(RESP, TRACE_INFO, REQUEST, smid(7), Payload(data=b"r1 passed"))
-    (dialogue << Emits(Passed(message, raw(message)))).done()
+    (dialogue << Emits(Forwarded(message, raw(message)))).done()
 
 
 @rule("esnp.8.6")
 def test_a_router_matches_and_answers_nothing() -> None:
     dialogue = book(ROUTES)
     for message in (m(REQUEST, mid(1)), m(REQUEST, mid(1)), m(RESP, smid(9)), m(EVENT), m()):
-        dialogue = dialogue >> message << Emits(Passed(message, raw(message)))
+        dialogue = dialogue >> message << Emits(Forwarded(message, raw(message)))
     session: Any = dialogue.done()
     assert session.pending == 0
     with pytest.raises(SessionError, match="a router sends no requests"):

@@ -22,7 +22,12 @@ from wirelake.protocols.comet.layout import (
     TopicList,
 )
 from wirelake.protocols.comet.limits import ServerOptions
-from wirelake.protocols.comet.session import AuthRequested, Beat, Requested, ServerSession
+from wirelake.protocols.comet.session import (
+    AuthRequested,
+    HeartbeatAnswered,
+    Requested,
+    ServerSession,
+)
 from wirelake.protocols.sansio import Closed, Event, SessionError, Side
 
 
@@ -145,7 +150,7 @@ def test_any_cut_of_the_stream_means_the_same(size: int) -> None:
             out += [type(event).__name__ for event in events]
             answer(server, events[-1])
     assert out.count("Requested") == 2
-    assert {"KeyExchanged", "Beat", "Authenticated"} <= set(out)
+    assert {"KeyExchanged", "HeartbeatAnswered", "Authenticated"} <= set(out)
     assert server.pending == 0
 
 
@@ -165,7 +170,7 @@ def test_offsets_are_those_of_the_stream() -> None:
 def test_a_beat_is_one_event_per_heartbeat() -> None:
     server = server_in("authenticated")
     server.receive(frame(Heartbeat()) * 3, 0.0)
-    assert server.events() == [Beat()] * 3
+    assert server.events() == [HeartbeatAnswered()] * 3
     assert server.to_send() == frame(Ok()) * 3
 
 

@@ -90,11 +90,11 @@ def _check_options(
     folder: str | None,
 ) -> None:
     if install and uninstall:
-        raise click.UsageError("--install and --uninstall exclude each other")
+        raise click.UsageError("--install conflicts with --uninstall")
     if folder is not None and not (install or uninstall):
-        raise click.UsageError("--folder needs --install or --uninstall")
+        raise click.UsageError("--folder requires --install or --uninstall")
     if (install or uninstall) and (output is not None or colors is not None):
-        raise click.UsageError("-o and --colors write files; --install needs neither")
+        raise click.UsageError("--install conflicts with -o and --colors")
     if uninstall and (protocols or dialects):
         raise click.UsageError("--uninstall removes the script as a whole: name no protocols")
 

@@ -96,7 +96,7 @@ def _started(interfaces: Sequence[str], ports: Sequence[int]) -> list[Listening]
         raise CommandError(str(error), BAD_USAGE) from None
     named = ", ".join(f"{each.name} ({each.program})" for each in found)
     what = ", ".join(map(str, ports))
-    print_notice(f"listening on {named}{f', port {what}' if ports else ''}; Ctrl-C ends")
+    print_notice(f"listening on {named}{f', port {what}' if ports else ''}; press Ctrl-C to stop")
     return found
 
 

@@ -14,7 +14,7 @@ from ..output.text import json_line
 
 if TYPE_CHECKING:
     from .report import Findings
-    from .run import Kept, Options
+    from .run import Options, RunningDemo
 
 __all__ = ["command"]
 
@@ -130,7 +130,7 @@ def _show(found: Findings, options: Options, as_json: bool) -> None:
         click.echo(next_text(options.page, kept=options.keep is not None))
 
 
-def _keeping(kept: Kept, as_json: bool) -> None:
+def _keeping(kept: RunningDemo, as_json: bool) -> None:
     from .report import kept_text
 
     if as_json:

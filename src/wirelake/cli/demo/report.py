@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wirelake.tables.report.report import Report
     from wirelake.wire.model import Direction
 
-    from .run import Kept
+    from .run import RunningDemo
 
 __all__ = [
     "PROTOCOL",
@@ -155,7 +155,7 @@ def next_text(page: Path, *, kept: bool) -> str:
     return "\n".join(lines)
 
 
-def kept_text(kept: Kept) -> str:
+def kept_text(kept: RunningDemo) -> str:
     """Return where everything is, and commands to paste."""
     listeners = [f"  {name:<8} {address}" for name, address in kept.addresses.items()]
     return "\n".join(
@@ -173,7 +173,7 @@ def kept_text(kept: Kept) -> str:
     )
 
 
-def commands(kept: Kept) -> list[str]:
+def commands(kept: RunningDemo) -> list[str]:
     """Return commands that work while hub and lake keep running."""
     run = program()
     data = shlex.quote(str(kept.folder / "hub"))

@@ -24,7 +24,7 @@ from .lake import FollowingLake
 from .processes import Child, Interrupts, ProcessTree, Stopped
 from .report import Findings, find, write_page
 
-__all__ = ["Demo", "Kept", "Options", "run_demo"]
+__all__ = ["Demo", "Options", "RunningDemo", "run_demo"]
 
 _POLL_S: Final = 0.05
 _STEP_TIMEOUT_S: Final = 300.0
@@ -46,7 +46,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RunningDemo:
     """What keeps running after the demo."""
 
     folder: Path
@@ -56,7 +56,7 @@ class Kept:
 def run_demo(
     options: Options,
     show: Callable[[Findings], None],
-    keeping: Callable[[Kept], None],
+    keeping: Callable[[RunningDemo], None],
 ) -> None:
     """Run the demo. Raises CommandError, or Stopped when a signal ended it early.
 
@@ -124,13 +124,13 @@ class Demo:
                 write_page(findings.report, options.page)
         return findings
 
-    def keep_on(self, keeping: Callable[[Kept], None]) -> None:
+    def keep_on(self, keeping: Callable[[RunningDemo], None]) -> None:
         """Keep hub and lake running until a signal, then end them in order."""
         assert self._lake is not None
         self._hub.keep_ports()
         self._start_hub()
         try:
-            keeping(Kept(self._folder, self._hub.addresses))
+            keeping(RunningDemo(self._folder, self._hub.addresses))
             while True:
                 self._check_parts()
                 time.sleep(_POLL_S)

@@ -169,9 +169,9 @@ class _Screen:
         while not self._quit and (left := until - time.monotonic()) > 0:
             key = self._keys.wait(left)
             if key:
-                self._press(key)
+                self._handle_key(key)
 
-    def _press(self, key: str) -> None:
+    def _handle_key(self, key: str) -> None:
         from .view import next_sort_order
 
         if key in "qQ":

@@ -31,11 +31,11 @@ from ..generate.plan import (
     Choice,
     Empty,
     Flags,
+    Floats,
     Lists,
     Maybe,
     Nodes,
     Numbers,
-    Reals,
     RowList,
     Shape,
     Staged,
@@ -266,7 +266,7 @@ class ArrowBuilder:
             case Numbers():
                 data = pa.py_buffer(self._columns[shape.column].copy())
                 return pa.Array.from_buffers(kind, rows, [bitmap(valid), data])
-            case Reals():
+            case Floats():
                 data = pa.py_buffer(self._columns[shape.column].copy())
                 return pa.Array.from_buffers(kind, rows, [bitmap(valid), data])
             case Flags():

@@ -92,7 +92,7 @@ __all__ = [
     "ready",
     "sign_ons_batch",
     "stream_broke",
-    "unasked_call",
+    "unsolicited_call",
 ]
 
 
@@ -159,7 +159,7 @@ def _claim(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
 
 
 @inline
-def unasked_call(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> Int:
+def unsolicited_call(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> Int:
     """Return a new call for an answer whose request was not seen."""
     call = _new(t, e, i, slot, direction)
     found = t.calls[U(call)]
@@ -213,7 +213,7 @@ def complete(t: Tables, e: EventArrays, i: Int, call: Int) -> None:
 @kernel
 def orphan(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int, cause: Int) -> None:
     """Record an answer without a call as a call of its own."""
-    call = unasked_call(t, e, i, slot, direction)
+    call = unsolicited_call(t, e, i, slot, direction)
     complete(t, e, i, call)
     t.calls[U(call)].cause = cause
     ready(t, call)
@@ -441,7 +441,7 @@ def _part(t: Tables, e: EventArrays, i: Int, slot: Int, direction: Int) -> None:
         ready(t, call)
         call = NO
     if call < 0:
-        call = unasked_call(t, e, i, slot, asked)
+        call = unsolicited_call(t, e, i, slot, asked)
         _await(t, slot, call)
     add_part(t, e, i, call)
 

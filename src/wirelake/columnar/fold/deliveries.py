@@ -32,7 +32,7 @@ from .groups import Groups, Ints, column_of, numbers_or, present
 from .tables import NO, NOTHING, Texts, indices_of
 
 __all__ = [
-    "Uses",
+    "NotificationUses",
     "by_client",
     "delivery_faults",
     "delivery_parts",
@@ -55,7 +55,7 @@ _OUTCOMES: Final = ("unsent", "orphan", "unacked", "unknown", "acked")
 
 
 @dataclass(frozen=True)
-class Uses:
+class NotificationUses:
     """Notifications that messages carry or acknowledge, one after the other."""
 
     notification: pa.Array
@@ -71,7 +71,7 @@ def delivery_parts(
     """Yield rows of `_delivery_parts`; kernels have found out who was signed on."""
     rank = np.empty(len(columns), np.int64)
     rank[arrays.order] = np.arange(len(columns))
-    found: dict[str, list[Uses]] = {}
+    found: dict[str, list[NotificationUses]] = {}
     for number, (table, batch) in enumerate(columns.sources):
         if table == "messages" and batch.num_rows:
             uses = _uses(batch, int(columns.starts[number]), arrays)
@@ -81,7 +81,7 @@ def delivery_parts(
         yield parts_of(protocol, _joined(parts), rank, arrays, texts)
 
 
-def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> Uses | None:
+def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> NotificationUses | None:
     """Return the notifications of a batch whose events begin at `start`."""
     ids = batch.column("ids")
     if ids.null_count == len(ids):
@@ -91,7 +91,7 @@ def _uses(batch: pa.RecordBatch, start: int, arrays: k.EventArrays) -> Uses | No
     counts = pc.fill_null(pc.list_value_length(ids), 0).to_numpy()
     rows = np.flatnonzero(passed & (counts > 0))
     counts = counts[rows].astype(np.int64)
-    return Uses(
+    return NotificationUses(
         ids.take(pa.array(rows)).flatten(),
         np.repeat(rows, counts) + start,
         published_times(batch, rows, counts, arrays.narrow[k.FLAGS, rows + start]),
@@ -146,8 +146,8 @@ def _nanoseconds(milliseconds: pa.Array) -> Ints:
     return np.where(good, np.where(good, values, 0) * MILLISECOND_NS, NOTHING)
 
 
-def _joined(parts: Sequence[Uses]) -> Uses:
-    return Uses(
+def _joined(parts: Sequence[NotificationUses]) -> NotificationUses:
+    return NotificationUses(
         pa.concat_arrays([part.notification for part in parts]),
         np.concatenate([part.event for part in parts]),
         np.concatenate([part.published for part in parts]),
@@ -155,7 +155,7 @@ def _joined(parts: Sequence[Uses]) -> Uses:
 
 
 def parts_of(
-    protocol: str, uses: Uses, rank: Ints, arrays: k.EventArrays, texts: Texts
+    protocol: str, uses: NotificationUses, rank: Ints, arrays: k.EventArrays, texts: Texts
 ) -> pa.RecordBatch:
     """Return a row for each notification and client, or connection in its place."""
     order, firsts = _use_groups(uses, rank, arrays)
@@ -188,7 +188,7 @@ def parts_of(
     return pa.RecordBatch.from_arrays([columns[name] for name in _PARTS.names], schema=_PARTS)
 
 
-def _use_groups(uses: Uses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
+def _use_groups(uses: NotificationUses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
     """Return an order in which uses of one row are neighbours, by time; and where rows begin."""
     whom = arrays.receiver[uses.event].astype(np.int64)
     stand_in = np.where(whom < 0, arrays.wide[k.KEY, uses.event], 0)

@@ -212,7 +212,7 @@ class Fold:
             yield "calls", calls_batch(calls, self._memory.texts)
         if len(connections) and "connections" in self._tables:
             yield "connections", connections_batch(connections, self._memory.texts)
-        self._memory.tidy()
+        self._memory.drop_unused()
 
     def _named(self, table: str, batches: Iterable[pa.RecordBatch]) -> Yields:
         if table in self._tables:  # otherwise nothing is computed: `batches` is a generator

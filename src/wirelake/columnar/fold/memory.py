@@ -272,7 +272,7 @@ class Memory:
 
     # -- texts -------------------------------------------------------------------------------
 
-    def tidy(self) -> None:
+    def drop_unused(self) -> None:
         """Drop unused texts, once there are many."""
         if len(self.texts) > max(_TEXTS, 2 * self._kept_texts):
             slots = np.flatnonzero(self._connections["used"])

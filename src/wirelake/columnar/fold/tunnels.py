@@ -35,7 +35,7 @@ from ..decode.messages import tunnel_connections
 from ..state_format import StateError, batch_of, check, records_of
 from . import event_arrays as k
 from .calls import STILL_OPEN, calls_batch, integers
-from .deliveries import Uses, last_faults, parts_of, published_times
+from .deliveries import NotificationUses, last_faults, parts_of, published_times
 from .event_builder import Columns, claims, field_of, from_server, id_hashes, named, numbers_of
 from .memory import Memory, TunnelState
 from .tables import NO, NOTHING, Texts, indices_of
@@ -481,7 +481,7 @@ class TunnelFold:
         self._counts[0], self._taken = 0, []
         if len(tunnels):
             yield "tunnels", _tunnels_batch(tunnels, self._closed_links)
-        self._memory.tidy()
+        self._memory.drop_unused()
 
     def save(self) -> bytes:
         """Return the state, when everything final was taken. Changes nothing."""
@@ -576,7 +576,9 @@ def _delivery_parts(
         if len(event):
             times = table.column("published_ns").take(pa.array(own)).combine_chunks().flatten()
             published = pc.fill_null(times, NOTHING).to_numpy()
-            yield parts_of(protocol, Uses(ids.flatten(), event, published), rank, arrays, texts)
+            yield parts_of(
+                protocol, NotificationUses(ids.flatten(), event, published), rank, arrays, texts
+            )
 
 
 def _distinct(parts: list[NDArray[np.int64]]) -> NDArray[np.int64]:

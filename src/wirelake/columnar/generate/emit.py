@@ -32,12 +32,12 @@ from .plan import (
     Column,
     Empty,
     Flags,
+    Floats,
     Lists,
     Maybe,
     Nodes,
     Numbers,
     Plan,
-    Reals,
     Shape,
     Staged,
     Structs,
@@ -366,7 +366,7 @@ class Emitter:
             case Binary() | Staged():
                 start, size = shape.start.name, shape.size.name
                 self.code(f"{start}[{scope.row}] = 0", f"{size}[{scope.row}] = 0")
-            case Numbers() | Flags() | Reals():
+            case Numbers() | Flags() | Floats():
                 self.code(f"{shape.column.name}[{scope.row}] = 0")
             case Lists():
                 self.code(f"{shape.ends.name}[{scope.row}] = k_{shape.table.name}")
@@ -434,7 +434,7 @@ class Emitter:
         self.code(f"{column.name}[{scope.row}] = {stored}")
         return Numbers(column)
 
-    def real(self, name: str, kind: m.Float, scope: Scope, at: str) -> Reals:
+    def real(self, name: str, kind: m.Float, scope: Scope, at: str) -> Floats:
         """Store the bits of a float.
 
         A NaN is left to the scalar codec, which keeps its payload: Arrow and NumPy do not promise
@@ -449,7 +449,7 @@ class Emitter:
         self.code.reject_if(f"{value} & {self.code.number(mask)} > {self.code.number(infinity)}")
         column = scope.column(name, f"uint{8 * kind.size}")
         self.code(f"{column.name}[{scope.row}] = {value}")
-        return Reals(column)
+        return Floats(column)
 
     def boolean(self, name: str, kind: m.Bool, scope: Scope, at: str) -> Flags:
         """Store a byte as 0 or 1."""

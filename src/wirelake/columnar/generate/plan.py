@@ -31,12 +31,12 @@ __all__ = [
     "Column",
     "Empty",
     "Flags",
+    "Floats",
     "Lists",
     "Maybe",
     "Nodes",
     "Numbers",
     "Plan",
-    "Reals",
     "RowList",
     "Shape",
     "Staged",
@@ -108,7 +108,7 @@ class Flags:
 
 
 @dataclass(frozen=True, eq=False)
-class Reals:
+class Floats:
     """The bits of floating-point numbers."""
 
     column: Column
@@ -199,7 +199,7 @@ class Empty:
 Shape: TypeAlias = (
     Numbers
     | Flags
-    | Reals
+    | Floats
     | Binary
     | Staged
     | Maybe

@@ -16,10 +16,10 @@ __all__ = [
     "Clientz",
     "Connz",
     "Dead",
-    "DeadLetterShown",
+    "DeadLetterView",
     "Health",
     "Inbox",
-    "NotificationShown",
+    "NotificationView",
     "OpenConnection",
     "PublishAnswer",
     "Redriven",
@@ -170,7 +170,7 @@ class PublishAnswer(msgspec.Struct, kw_only=True):
     """Number of clients it is for."""
 
 
-class NotificationShown(msgspec.Struct, kw_only=True):
+class NotificationView(msgspec.Struct, kw_only=True):
     """A notification; the content is text, or base64 if it is not UTF-8."""
 
     id: str
@@ -194,11 +194,11 @@ class Inbox(msgspec.Struct, kw_only=True):
 
     client: str
     """The client id."""
-    notifications: list[NotificationShown]
+    notifications: list[NotificationView]
     """Oldest first."""
 
 
-class DeadLetterShown(NotificationShown, kw_only=True):
+class DeadLetterView(NotificationView, kw_only=True):
     """A dead letter."""
 
     client: str
@@ -212,7 +212,7 @@ class DeadLetterShown(NotificationShown, kw_only=True):
 class Dead(msgspec.Struct, kw_only=True):
     """Dead letters."""
 
-    dead: list[DeadLetterShown]
+    dead: list[DeadLetterView]
     """Newest first."""
 
 

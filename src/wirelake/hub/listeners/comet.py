@@ -45,7 +45,7 @@ from wirelake.protocols.comet.protocol import PROTOCOL
 from wirelake.protocols.comet.sealing import RsaServerKey, ServerKey, X25519ServerKey
 from wirelake.protocols.comet.session import (
     AuthRequested,
-    Beat,
+    HeartbeatAnswered,
     KeyExchanged,
     Requested,
     ServerSession,
@@ -199,7 +199,7 @@ class CometConnection(Connection):
         kind = type(event)
         if kind is Requested:
             _HANDLERS[type(event.command)](self, event.command)
-        elif kind is Beat:
+        elif kind is HeartbeatAnswered:
             self._resend()
         elif kind is AuthRequested:
             self._sign_on(event.client_id, event.token)

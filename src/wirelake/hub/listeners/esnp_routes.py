@@ -42,7 +42,7 @@ from wirelake.protocols.esnp.layout import (
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import error_text, summarize
 from wirelake.protocols.esnp.routing import Router
-from wirelake.protocols.esnp.session import Call, EsnpSession, Passed
+from wirelake.protocols.esnp.session import Call, EsnpSession, Forwarded
 from wirelake.protocols.esnp.values import data_rows
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE
 from wirelake.protocols.sansio import Event, Role, SessionError
@@ -449,7 +449,7 @@ class RouteConnection(Connection):
 
     def on_event(self, event: Event) -> None:
         """Pass a reply to its caller."""
-        if not isinstance(event, Passed):
+        if not isinstance(event, Forwarded):
             return
         if self.signed_on.done():
             self.route.reply(self, event.message, event.raw)

@@ -53,7 +53,7 @@ from wirelake.wire.paths import AddressError, local_path
 
 from .paths import Offset, OffsetError, cursors
 
-__all__ = ["FILES", "OPTIONS", "PAYLOAD", "OptionError", "Pace", "Request", "parse"]
+__all__ = ["FILES", "OPTIONS", "PAYLOAD", "AdmissionSettings", "OptionError", "Request", "parse"]
 
 OPTIONS: Final = (
     "path", "table", "protocol", "force_protocol", "ports", "dialects", "keys", "columns", "filter",
@@ -82,7 +82,7 @@ class OptionError(ValueError):
 
 
 @dataclass(frozen=True)
-class Pace:
+class AdmissionSettings:
     """Admission settings of a stream."""
 
     max_files: int | None = None
@@ -114,7 +114,7 @@ class Request:
     """Replace the application bytes with their SHA-256."""
     failfast: bool = False
     """Raise an error at the first fault."""
-    pace: Pace = field(default_factory=Pace)
+    admission: AdmissionSettings = field(default_factory=AdmissionSettings)
 
 
 def parse(options: Mapping[str, str]) -> Request:
@@ -136,7 +136,7 @@ def parse(options: Mapping[str, str]) -> Request:
         files=given.get("table") == FILES,
         hashed=given.get("payload") == "hash",
         failfast=_one_of("mode", given.get("mode", modes[0]).lower(), modes) == "failfast",
-        pace=_pace(given),
+        admission=_admission(given),
     )
 
 
@@ -187,12 +187,12 @@ def _columns(given: Mapping[str, str], options: ReadOptions) -> tuple[str, ...] 
     return tuple(name for name in table_schema(options).names if name != excluded)
 
 
-def _pace(given: Mapping[str, str]) -> Pace:
-    return Pace(
+def _admission(given: Mapping[str, str]) -> AdmissionSettings:
+    return AdmissionSettings(
         _most("maxFilesPerTrigger", given, "100"),
         _most("maxBytesPerTrigger", given, "200MB"),
-        _seconds("settle", given, Pace.settle_s),
-        _seconds("lateness", given, Pace.lateness_s),
+        _seconds("settle", given, AdmissionSettings.settle_s),
+        _seconds("lateness", given, AdmissionSettings.lateness_s),
         _after(given.get("after", "")),
     )
 

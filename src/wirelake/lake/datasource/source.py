@@ -181,14 +181,16 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> Offset:  # noqa: N802
         """Return the offset of a new query."""
-        return self._request.pace.after
+        return self._request.admission.after
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of a batch; `latestOffset` applies a second limit, of bytes, itself."""
-        pace = self._request.pace
-        if pace.max_files is not None:
-            return ReadMaxFiles(pace.max_files)
-        return ReadAllAvailable() if pace.max_bytes is None else ReadMaxBytes(pace.max_bytes)
+        admission = self._request.admission
+        if admission.max_files is not None:
+            return ReadMaxFiles(admission.max_files)
+        return (
+            ReadAllAvailable() if admission.max_bytes is None else ReadMaxBytes(admission.max_bytes)
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Ignore captures that arrive from now on."""
@@ -198,20 +200,20 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the end of the next batch; `start` if there is nothing to read."""
         # Admission is that of a lake: an offset stands for a lake that has read up to it.
         captures, now_ns = self._frozen or self._look()
-        pace = self._request.pace
+        admission = self._request.admission
         admitted = functools.partial(
             admit,
             captures,
             _snapshot(cursors(start)),
             now_ns,
-            lateness_s=pace.lateness_s,
-            settle_s=pace.settle_s,
+            lateness_s=admission.lateness_s,
+            settle_s=admission.settle_s,
         )
         # Without limits first, which is what `reportLatestOffset` shows as the backlog.
         self._latest = advance(start, admitted().admitted)
         match limit:
             case ReadMaxFiles():
-                found = admitted(max_files=limit.max_files, max_bytes=pace.max_bytes)
+                found = admitted(max_files=limit.max_files, max_bytes=admission.max_bytes)
             case ReadMaxBytes():
                 found = admitted(max_bytes=limit.max_bytes)
             case _:

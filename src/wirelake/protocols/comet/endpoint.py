@@ -41,8 +41,8 @@ __all__ = [
     "REASONS",
     "AuthRequested",
     "Authenticated",
-    "Beat",
     "Endpoint",
+    "HeartbeatAnswered",
     "KeyExchanged",
     "Notified",
     "Replied",
@@ -84,7 +84,7 @@ class Requested(Event, frozen=True, gc=False):
     command: Any
 
 
-class Beat(Event, frozen=True, gc=False):
+class HeartbeatAnswered(Event, frozen=True, gc=False):
     """A heartbeat was received and answered.
 
     The application may now send old notifications again; the original does so every 1800 s.

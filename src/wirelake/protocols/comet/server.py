@@ -29,8 +29,8 @@ from .endpoint import (
     REASONS,
     Authenticated,
     AuthRequested,
-    Beat,
     Endpoint,
+    HeartbeatAnswered,
     KeyExchanged,
     Requested,
     seal,
@@ -346,7 +346,7 @@ class ServerSession(Endpoint):
         if kind is Auth:
             self._on_auth(command, offset)
         elif kind is Heartbeat:
-            self._emit(Beat())
+            self._emit(HeartbeatAnswered())
             self._reply(self._encode(Ok()))
         elif not self.authenticated and kind is not ReportEnviron:  # rule 12
             self._fail("bad_state", offset=offset, detail=f"{kind.__name__} first", fatal=False)

@@ -7,7 +7,7 @@
 Every command has one reply; notifications come in between. State tables are in `server.py` and
 `client.py`, what both ends share is in `endpoint.py`. The application checks tokens, knows topics
 and inboxes, and decides when a notification is sent again: it gets `AuthRequested`, `Requested` and
-`Beat`.
+`HeartbeatAnswered`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .endpoint import (
     REASONS,
     Authenticated,
     AuthRequested,
-    Beat,
+    HeartbeatAnswered,
     KeyExchanged,
     Notified,
     Replied,
@@ -31,8 +31,8 @@ __all__ = [
     "REASONS",
     "AuthRequested",
     "Authenticated",
-    "Beat",
     "ClientSession",
+    "HeartbeatAnswered",
     "KeyExchanged",
     "Notified",
     "Replied",

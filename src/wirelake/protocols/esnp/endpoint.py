@@ -67,7 +67,7 @@ __all__ = [
     "Call",
     "CallFailed",
     "Endpoint",
-    "Passed",
+    "Forwarded",
     "Requested",
     "Traced",
     "reply_to",
@@ -144,7 +144,7 @@ class CallFailed(Event, frozen=True, gc=False):
     code: str
 
 
-class Passed(Event, frozen=True, gc=False):
+class Forwarded(Event, frozen=True, gc=False):
     """A message to forward; only with the option `routes`."""
 
     message: Message

@@ -68,7 +68,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Read the cancelled rows TRACE, TRACE_RESP and MESSAGE_KIND as the flags that replaced them;
     in revision frames only (section 6)."""
     routes: bool = False
-    """Emit every message unchanged (`Passed`) and match nothing: for routers (`routing.py`)."""
+    """Emit every message unchanged (`Forwarded`) and match nothing: for routers (`routing.py`)."""
     idle_limit_s: float | None = None
     """Close after this time without data; off by default, because ESNP has no heartbeat."""
 

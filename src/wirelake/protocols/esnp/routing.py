@@ -5,8 +5,8 @@ message came from. A reply carries the row back (section 3 of `docs/decisions/es
 router keeps no state: it removes its row and sends the rest to that channel. Routers may be nested;
 each knows only its own name.
 
-    channel:  Passed(message, raw)   ->   target.forward(router.forward_request(raw, number))
-    target:   Passed(message, raw)   ->   number, raw = router.forward_response(raw)
+    channel:  Forwarded(message, raw)   ->   target.forward(router.forward_request(raw, number))
+    target:   Forwarded(message, raw)   ->   number, raw = router.forward_response(raw)
                                           channels[number].forward(raw)
 
 The original writes the number as a bare varint where a Var belongs; both forms are read. A router

@@ -17,7 +17,7 @@ from wirelake.wire.errors import DecodeError
 
 from ..sansio import CLOSED, Role, SessionError, Side
 from .address import Address, address_to_pairs, parse_url
-from .endpoint import Announced, Answered, Call, CallFailed, Passed, Requested, Traced
+from .endpoint import Announced, Answered, Call, CallFailed, Forwarded, Requested, Traced
 from .fast_path import FastPathRequests
 from .layout import Address as AddressRow
 from .layout import Flag, FlagType, Message, MessageId, Payload, Row, SeqNo
@@ -31,7 +31,7 @@ __all__ = [
     "Call",
     "CallFailed",
     "EsnpSession",
-    "Passed",
+    "Forwarded",
     "Requested",
     "Traced",
 ]
@@ -165,7 +165,7 @@ class EsnpSession(FastPathRequests):
         if seq is not None and not in_range(seq):
             raise SessionError("seq_range", f"{seq[0]} of {seq[1]}")
         if number not in self._calls and len(self._calls) >= self.options.max_calls:
-            raise SessionError("too_busy", f"{len(self._calls)} calls are in flight")
+            raise SessionError("too_busy", f"too many calls in flight ({len(self._calls)})")
         if seq is None or seq[0] == seq[1]:
             self._sending.pop(number, None)
         else:
@@ -178,7 +178,7 @@ class EsnpSession(FastPathRequests):
 
     def _dispatch(self, message: Message, raw: bytes, summary: MessageSummary) -> None:
         if self.options.routes:
-            self._emit(Passed(message, raw))
+            self._emit(Forwarded(message, raw))
         elif summary.asks:
             self._on_request(message, raw, summary)
         elif summary.kind == "TRACE_INFO":

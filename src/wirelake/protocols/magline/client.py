@@ -165,7 +165,7 @@ class ClientSession(Endpoint):
         """Send PIN; return its Ping Number."""
         self._check_ready()
         if len(self._pings) >= MAX_PINGS:
-            raise SessionError("too_busy", f"{MAX_PINGS} PINs are unanswered")
+            raise SessionError("too_busy", f"too many unanswered PINs ({MAX_PINGS})")
         number = self._ping()
         self._rekey_if_due()
         return number

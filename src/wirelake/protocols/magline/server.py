@@ -275,10 +275,17 @@ class ServerSession(Endpoint):
         if self.state == "ordering":
             step = self._steps_done
             if cmd != self.options.order_cmds[step]:
-                raise DecodeError("auth_failed", "req.business_cmd", None, f"not step {step}")
+                raise DecodeError(
+                    "auth_failed",
+                    "req.business_cmd",
+                    None,
+                    f"expected command {self.options.order_cmds[step]}",
+                )
             self._step("receive REQ")
         elif len(self._requests) >= self.options.max_requests:
-            self._fail("too_busy", detail=f"{len(self._requests)} requests are open", fatal=False)
+            self._fail(
+                "too_busy", detail=f"too many open requests ({len(self._requests)})", fatal=False
+            )
             self._put(Err(business_cmd=cmd, error_number=ErrorNumber.BUSY), reply_to=seq)
             return
         self._requests[seq] = cmd

@@ -151,8 +151,8 @@ class Endpoint(Session):
         self._pong_tail_due = False
         self._packet_at = 0
         self._is_plain = self._reader.is_plain
-        self._quiet_from_now("idle", options.idle_limit_s)
-        self._quiet_from_now("ping", options.ping_interval_s)
+        self._restart_timer("idle", options.idle_limit_s)
+        self._restart_timer("ping", options.ping_interval_s)
 
     @property
     def dialect(self) -> Dialect:
@@ -409,7 +409,7 @@ class Endpoint(Session):
         if waiting:
             self._unanswered_count -= 1
 
-    def _quiet_from_now(self, name: str, seconds: float | None) -> None:
+    def _restart_timer(self, name: str, seconds: float | None) -> None:
         if seconds is not None:
             self.timers.set(name, self.now + seconds)
 
@@ -444,7 +444,7 @@ class Endpoint(Session):
             pass  # the full path finds the error again and reports it
         if pos:
             self._pong_tail_due = False
-            self._quiet_from_now("idle", self.options.idle_limit_s)
+            self._restart_timer("idle", self.options.idle_limit_s)
         return pos
 
     def _decode(self, buf: bytes, pos: int, end: int) -> tuple[Any, int]:
@@ -458,7 +458,7 @@ class Endpoint(Session):
         self._settle_tail(skipped=message is SKIPPED)
         if message is SKIPPED:
             return
-        self._quiet_from_now("idle", self.options.idle_limit_s)
+        self._restart_timer("idle", self.options.idle_limit_s)
         packet = cast(Packet, message)
         if isinstance(packet.body, Ping):
             self._step("receive tick")
@@ -597,7 +597,7 @@ class Endpoint(Session):
                 self.timers.set("reply", deadline)
         elif name == "ping":
             self.ping()
-            self._quiet_from_now("ping", self.options.ping_interval_s)
+            self._restart_timer("ping", self.options.ping_interval_s)
         elif name == "idle":
             self._fail("idle", detail="no data received within the idle limit")
             self._close("idle", Side.LOCAL, clean=False)

@@ -255,7 +255,7 @@ class FastPathRequests(Endpoint):
                 self._pong_tail_due = False
                 if self.state == CLOSED:
                     return
-                self._quiet_from_now("idle", self.options.idle_limit_s)
+                self._restart_timer("idle", self.options.idle_limit_s)
                 if pos == len(buf):
                     return
                 buf = buf[pos:]

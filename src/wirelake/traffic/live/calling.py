@@ -31,7 +31,15 @@ from ..plan import SimulateError
 from .connection import ClientConnection, RunContext
 from .hub_address import DEADLINE_S
 from .journal import CallEntry, ConnectionEntry, Journal
-from .population import ClientNames, ClientPopulation, Present, Publish, Subscriber, Topics, scaled
+from .population import (
+    ClientNames,
+    ClientPopulation,
+    ConnectedSubscriber,
+    Publish,
+    Subscriber,
+    Topics,
+    scaled,
+)
 
 __all__ = [
     "Caller",
@@ -365,7 +373,7 @@ class CallingPopulation(ClientPopulation):
 
         return [publish]
 
-    def subscribers(self) -> Sequence[Present]:
+    def subscribers(self) -> Sequence[ConnectedSubscriber]:
         """Return the connected subscribers."""
         return [each.client for each in self._members if each.client is not None]
 

@@ -23,8 +23,8 @@ from .journal import Journal, Publication
 __all__ = [
     "ClientNames",
     "ClientPopulation",
+    "ConnectedSubscriber",
     "MalformedFrame",
-    "Present",
     "Publish",
     "Recipient",
     "Subscriber",
@@ -40,7 +40,7 @@ __all__ = [
 # tell whether the hub had sent it, and the truth would have to say "sent, or not".
 
 
-class Present(Protocol):
+class ConnectedSubscriber(Protocol):
     """A subscriber that is connected."""
 
     @property
@@ -199,7 +199,7 @@ class ClientPopulation(ABC):
         """Return the clients that may be published for directly."""
         return ()
 
-    def subscribers(self) -> Sequence[Present]:
+    def subscribers(self) -> Sequence[ConnectedSubscriber]:
         """Return the subscribers that are connected."""
         return ()
 

@@ -201,7 +201,7 @@ def _describe(_: ProtocolScenes, frame: Frame) -> None:
 # -- encrypting instances ----------------------------------------------------------------------
 
 
-class _Clear(NamedTuple):
+class _PlainFrame(NamedTuple):
     """A frame before encryption."""
 
     frame: bytes
@@ -284,20 +284,20 @@ def _frame(connection: Connection, direction: int, n: int) -> bytes:
     return stream.data[frame.start : frame.stop]
 
 
-def _cleared(connection: Connection, direction: int, cipher: RecordCipher) -> list[_Clear]:
+def _cleared(connection: Connection, direction: int, cipher: RecordCipher) -> list[_PlainFrame]:
     """Return the frames behind the handshake in clear; ciphers overwrite their tags."""
-    found: list[_Clear] = []
+    found: list[_PlainFrame] = []
     for n, frame in enumerate(connection.streams[direction].frames[1:], 1):
         raw, body = _frame(connection, direction, n), frame.message.body
         if isinstance(body, layout.Req | layout.Rep | layout.Psh):
             plain = cipher.open_data(raw).data
-            found.append(_Clear(raw[: len(raw) - len(plain)] + plain, True))
+            found.append(_PlainFrame(raw[: len(raw) - len(plain)] + plain, True))
         else:
-            found.append(_Clear(raw, False))
+            found.append(_PlainFrame(raw, False))
     return found
 
 
-def _sealed(clear: _Clear, cipher: RecordCipher) -> bytes:
+def _sealed(clear: _PlainFrame, cipher: RecordCipher) -> bytes:
     return cipher.seal_data(clear.frame) if clear.is_data else cipher.seal_control(clear.frame)
 
 

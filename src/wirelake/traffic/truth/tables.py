@@ -16,7 +16,7 @@ from .connections import connections, spans, tunnels
 from .messages import CapturedStream, FaultRead, SceneRead, read_scene
 from .rows import Conn, File, Row, Rows, Time
 
-__all__ = ["TABLES", "Altered", "Copies", "MessageKind", "Truth", "truth_of"]
+__all__ = ["TABLES", "AlteredInstance", "Copies", "MessageKind", "Truth", "truth_of"]
 
 TABLES: Final = ("calls", "deliveries", "connections", "tunnels", "coverage", "faults")
 """Tables that have truth."""
@@ -40,7 +40,7 @@ class Copies:
 
 
 @dataclass(slots=True)
-class Altered:
+class AlteredInstance:
     """How one instance differs from its template."""
 
     times: npt.NDArray[np.int64]
@@ -60,9 +60,11 @@ class Truth(NamedTuple):
     read: SceneRead
 
 
-def truth_of(packets: PacketTemplate, *, facts: bool, altered: Altered | None = None) -> Truth:
+def truth_of(
+    packets: PacketTemplate, *, facts: bool, altered: AlteredInstance | None = None
+) -> Truth:
     """Return what a reader must find. `facts`: the capture has facts from the recorder."""
-    change = altered or Altered(np.zeros(0, np.int64))
+    change = altered or AlteredInstance(np.zeros(0, np.int64))
     scene = read_scene(packets, change.streams)
     scene.faults += change.conflicts
     times = None if altered is None else altered.times

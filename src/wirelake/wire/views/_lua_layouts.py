@@ -21,7 +21,7 @@ from ._lua_fields import (
     number_set,
     quote,
 )
-from ._lua_meaning import Wanted, keeper, keeping
+from ._lua_meaning import KeptFields, keep_function, keeping
 
 __all__ = ["LayoutWriter", "shown_by_themselves"]
 
@@ -59,7 +59,7 @@ class LayoutWriter:
     """Writes the block of one layout."""
 
     def __init__(
-        self, layout: m.Layout, fields: Fields, types: Types, wanted: Wanted, *, frame: bool
+        self, layout: m.Layout, fields: Fields, types: Types, wanted: KeptFields, *, frame: bool
     ) -> None:
         self.layout = layout
         self.wanted = wanted
@@ -284,7 +284,7 @@ class LayoutWriter:
         facts = f"field = {quote(label)}, kind = {self.types.of(field.type)}"
         if field.secret:
             return f"{facts}, secret = true"
-        keep = keeper(field.type)
+        keep = keep_function(field.type)
         if (self.layout.cls, field.name) in self.wanted.fields and keep is not None:
             facts += f", name = {quote(abbreviation(field.name))}, keep = {keep}"
         return facts
@@ -306,13 +306,13 @@ class LayoutWriter:
                 f"[{tag}] = {size}" for tag, size in sizes.items() if size is not None
             )
             self.hoisted.append(f"  sizes = {{ {known} }},")
-        says = self._says(part)
+        says = self._tag_text(part)
         if says is not None:
             self.hoisted.append(f"  says = {says},")
         self.hoisted.append("}")
         self.lines.append("body(s, tree, head, choice)")
 
-    def _says(self, body: m.Body) -> str | None:
+    def _tag_text(self, body: m.Body) -> str | None:
         """Return the text of a tag that depends on other bits and has no table of values."""
         bits = [
             bit
@@ -353,7 +353,7 @@ class LayoutWriter:
 
     def _default(self, part: m.Field) -> None:
         """Keep the value that a field has when it is absent."""
-        keep = keeper(part.type)
+        keep = keep_function(part.type)
         if (self.layout.cls, part.name) in self.wanted.fields and keep and not part.optional:
             value = "0" if keep == "keep" else '""'
             self.lines.append(f"s.kept[{quote(abbreviation(part.name))}] = {value}")

@@ -1,7 +1,7 @@
 """The meaning of a protocol in its dissector: the terms of `Meaning` as Lua.
 
 A term becomes a call of the function of the same name in `lua_runtime_meaning.lua`. A term reads
-values that layouts kept while they were read; `Wanted` says which, so that others cost nothing.
+values that layouts kept while they were read; `KeptFields` says which, so that others cost nothing.
 Secrets are never kept.
 """
 
@@ -16,7 +16,7 @@ from ..protocol import Protocol
 from ..walk import alternative_names
 from ._lua_fields import Names, abbreviation, bytes_literal, number_set, quote
 
-__all__ = ["COLUMNS", "MeaningWriter", "Wanted", "keeper", "keeping"]
+__all__ = ["COLUMNS", "KeptFields", "MeaningWriter", "keep_function", "keeping"]
 
 COLUMNS = ("kind", "name", "message_id", "reply_to", "target", "status", "reason")
 """Columns of `messages` that the dissector shows, in this order."""
@@ -24,7 +24,7 @@ _NOTHING = "term.nothing"
 
 
 @dataclass(slots=True)
-class Wanted:
+class KeptFields:
     """What the layouts of a protocol keep for its meaning."""
 
     fields: set[tuple[type, str]] = field(default_factory=set)
@@ -43,7 +43,7 @@ class MeaningWriter:
         self.dialect = dialect
         self.names = names
         self.carried = carried
-        self.wanted = Wanted()
+        self.wanted = KeptFields()
         self._frame = protocol.model(dialect)
         self._layouts = protocol.layouts(dialect)
         self._stages = {
@@ -250,17 +250,17 @@ def _layout_in(kind: m.Type) -> m.Layout | None:
     return kind.layout if isinstance(kind, m.Nested) else None
 
 
-def keeping(wanted: Wanted, cls: type, name: str, kind: m.Type, read: str) -> str:
+def keeping(wanted: KeptFields, cls: type, name: str, kind: m.Type, read: str) -> str:
     """Return a read of a field that also keeps its value, if it is wanted."""
     if (cls, name) in wanted.sealed and isinstance(kind, m.Blob):
         prefix, overhead = wanted.sealed[cls, name]
         read = f"sealable(s, {bytes_literal(prefix)}, {overhead}, {read})"
-    if (cls, name) in wanted.fields and (function := keeper(kind)) is not None:
+    if (cls, name) in wanted.fields and (function := keep_function(kind)) is not None:
         read = f"{function}(s, {quote(abbreviation(name))}, {read})"
     return read
 
 
-def keeper(kind: m.Type) -> str | None:
+def keep_function(kind: m.Type) -> str | None:
     """Return the function that keeps a value of a type; None for a type with no single value."""
     match kind:
         case m.Int() | m.Varint() | m.Bool():

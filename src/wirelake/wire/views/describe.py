@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from .. import model as m
 
 __all__ = [
-    "FieldWords",
+    "FieldText",
     "alternatives",
     "anchor",
     "code",
@@ -20,9 +20,9 @@ __all__ = [
     "hexadecimal",
     "literal",
     "prose",
-    "size_words",
+    "size_text",
     "table",
-    "type_words",
+    "type_text",
 ]
 
 
@@ -92,11 +92,11 @@ def literal(data: bytes) -> str:
 _CODINGS = {"unsigned": "unsigned", "zigzag": "signed, zigzag", "twos": "signed, two's complement"}
 
 
-def type_words(kind: m.Type) -> str:
+def type_text(kind: m.Type) -> str:
     """Return a description of a type of values."""
     match kind:
         case m.Int():
-            return _int_words(kind)
+            return _int_text(kind)
         case m.Varint():
             loose = "; surplus bits are dropped" if kind.loose else ""
             return f"varint of {kind.bits} bits, {_CODINGS[kind.coding]}{loose}"
@@ -107,12 +107,12 @@ def type_words(kind: m.Type) -> str:
         case m.Fixed():
             return f"{kind.size} bytes"
         case m.Blob():
-            return _blob_words(kind)
+            return _blob_text(kind)
         case m.Nested():
             return f"layout {code(kind.layout.name)}"
         case m.Many():
             end = "to the end" if kind.count is None else f"behind its count ({_short(kind.count)})"
-            return f"list {end}: {type_words(kind.item)}"
+            return f"list {end}: {type_text(kind.item)}"
         case m.Dynamic():
             return f"{code(kind.name)}: a self-describing value"
         case m.Rows():
@@ -122,28 +122,28 @@ def type_words(kind: m.Type) -> str:
             )
 
 
-def kind_words(kind: m.DynamicKind) -> str:
+def kind_text(kind: m.DynamicKind) -> str:
     """Return a description of one kind of self-describing value."""
     match kind.type:
         case None:
             return "nothing"
         case m.Pairs():
-            count, key = _short(kind.type.count), type_words(kind.type.key)
+            count, key = _short(kind.type.count), type_text(kind.type.key)
             return f"pairs behind their count ({count}): {key}; then a value of any type"
         case m.Items():
             return f"values of any type behind their count ({_short(kind.type.count)})"
         case _:
-            return type_words(kind.type)
+            return type_text(kind.type)
 
 
-def _int_words(kind: m.Int) -> str:
+def _int_text(kind: m.Int) -> str:
     sign = "signed" if kind.signed else "unsigned"
     if kind.size == 1:
         return f"{sign} byte"
     return f"{sign} integer of {8 * kind.size} bits, {kind.order}-endian"
 
 
-def _blob_words(kind: m.Blob) -> str:
+def _blob_text(kind: m.Blob) -> str:
     what = {None: "bytes", "strict": "UTF-8 text", "loose": "UTF-8 text, invalid bytes kept"}
     if kind.length is None:
         return f"{what[kind.text]}, to the end"
@@ -159,14 +159,14 @@ def _short(kind: m.Int | m.Varint) -> str:
     return f"{kind.size} bytes, {kind.order}-endian"
 
 
-def size_words(kind: m.Type) -> str:
+def size_text(kind: m.Type) -> str:
     """Return the size of a value in bytes; n is the size of its content."""
     match kind:
         case m.Varint():
             return f"1–{-(-kind.bits // 7)}"
         case m.Blob() | m.Many():
             before = kind.length if isinstance(kind, m.Blob) else kind.count
-            return "n" if before is None else f"{size_words(before)} + n"
+            return "n" if before is None else f"{size_text(before)} + n"
         case m.Dynamic():
             return f"{kind.tag.size} + n"
         case _:
@@ -175,7 +175,7 @@ def size_words(kind: m.Type) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldWords:
+class FieldText:
     """One part of a layout, or some bits of one."""
 
     name: str
@@ -189,7 +189,7 @@ class FieldWords:
     notes: tuple[str, ...] = ()
 
 
-def fields(layout: m.Layout) -> Iterator[FieldWords]:
+def fields(layout: m.Layout) -> Iterator[FieldText]:
     """Yield every part of a layout, in wire order."""
     offset: int | None = 0
     for part in layout.parts:
@@ -214,11 +214,11 @@ def alternatives(layout: m.Layout) -> list[tuple[int, str, m.Layout]]:
     return found
 
 
-def _part(part: m.Part, offset: str) -> Iterator[FieldWords]:
+def _part(part: m.Part, offset: str) -> Iterator[FieldText]:
     match part:
         case m.Field():
-            size, kind = size_words(part.type), _plain(part.type)
-            yield FieldWords(
+            size, kind = size_text(part.type), _plain(part.type)
+            yield FieldText(
                 part.name, offset, size, kind, part.doc, part.secret, tuple(_notes(part))
             )
         case m.BitGroup():
@@ -226,17 +226,17 @@ def _part(part: m.Part, offset: str) -> Iterator[FieldWords]:
                 yield _bit(bit, part, offset)
         case m.Const():
             size, note = str(len(part.value)), f"always {part.value.hex(' ')}"
-            yield FieldWords(part.name, offset, size, "constant", part.doc, notes=(note,))
+            yield FieldText(part.name, offset, size, "constant", part.doc, notes=(note,))
         case m.Options():
             for option in part.fields:
                 size = f"{part.entry_length.size} + {m.type_size(option.type)[0]}"
                 note = f"there when bit {option.bit:#06x} is set"
                 kind = f"option, {_plain(option.type)}"
-                yield FieldWords(option.name, "…", size, kind, option.doc, option.secret, (note,))
+                yield FieldText(option.name, "…", size, kind, option.doc, option.secret, (note,))
         case m.Body():
-            yield FieldWords(part.name, offset, "n", "the layout of the tag", part.doc)
+            yield FieldText(part.name, offset, "n", "the layout of the tag", part.doc)
         case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
-            yield FieldWords(
+            yield FieldText(
                 part.name,
                 offset,
                 str(part.type.size),
@@ -255,7 +255,7 @@ _ROLES = {
 }
 
 
-def _bit(bit: m.Bit, group: m.BitGroup, offset: str) -> FieldWords:
+def _bit(bit: m.Bit, group: m.BitGroup, offset: str) -> FieldText:
     high = bit.shift + bit.width - 1
     size = f"bit {bit.shift}" if bit.width == 1 else f"bits {high}-{bit.shift}"
     kinds = {"present": f"whether {bit.target} is present", "tag": "tag"}
@@ -263,7 +263,7 @@ def _bit(bit: m.Bit, group: m.BitGroup, offset: str) -> FieldWords:
         bit.role, "flag" if bit.flag else f"number of {bit.width} bit{'s' * (bit.width > 1)}"
     )
     where = f"{offset}" if group.size == 1 else f"{offset} (+{group.size})"
-    return FieldWords(bit.name, where, size, kind, bit.doc, notes=tuple(_named(bit.names)))
+    return FieldText(bit.name, where, size, kind, bit.doc, notes=tuple(_named(bit.names)))
 
 
 def _notes(part: m.Field) -> Iterator[str]:
@@ -287,7 +287,7 @@ def _named(names: m.EnumClass | None, *, closed: bool = False) -> Iterator[str]:
 
 def _plain(kind: m.Type) -> str:
     """Return the words of a type without the marks of Markdown."""
-    return type_words(kind).replace("`", "")
+    return type_text(kind).replace("`", "")
 
 
 def _fixed_size(part: m.Part) -> int | None:

@@ -22,12 +22,12 @@ from .describe import (
     anchor,
     code,
     hexadecimal,
-    kind_words,
+    kind_text,
     literal,
     prose,
-    size_words,
+    size_text,
     table,
-    type_words,
+    type_text,
 )
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def _values(page: Page) -> Iterator[str]:
         yield from (f"({anchor(page.name, first.name)})=", f"## Value {code(first.name)}", "")
         yield f"A type ({first.tag.size} byte), then a value of that type; it may contain itself."
         yield ""
-        words = {name: [kind_words(k) for k in each[index].kinds] for name, each in found.items()}
+        words = {name: [kind_text(k) for k in each[index].kinds] for name, each in found.items()}
         default, *others = words
         head = ["type", "name", "content", *(f"content in {code(other)}" for other in others)]
         differs = any(words[other] != words[default] for other in others)
@@ -409,23 +409,23 @@ def _rows_of(page: Page, layout: m.Layout, part: m.Part, offset: str) -> Iterato
             yield [offset, "var", code(part.name), "the layout of the tag", prose(part.doc), ""]
         case m.Field():
             name, kind = code(part.name), _type(page, part.type)
-            size = size_words(part.type)
+            size = size_text(part.type)
             yield [offset, size, name, kind, _meaning(page, part), _value_names(page, part)]
         case m.Const():
             size, value = str(len(part.value)), literal(part.value)
             yield [offset, size, code(part.name), "constant", prose(part.doc), value]
         case m.Length():
-            kind = f"length, {type_words(part.type)}"
+            kind = f"length, {type_text(part.type)}"
             yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
         case m.Tag():
-            kind, values = f"tag, {type_words(part.type)}", _names(page, part.names)
+            kind, values = f"tag, {type_text(part.type)}", _names(page, part.names)
             yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), values]
         case m.TagConst():
-            kind = f"constant of the tag, {type_words(part.type)}"
+            kind = f"constant of the tag, {type_text(part.type)}"
             yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
         case m.OptionBits() | m.OptionsLength():
             what = "bitmap" if isinstance(part, m.OptionBits) else "size of the options"
-            kind = f"{what}, {type_words(part.type)}"
+            kind = f"{what}, {type_text(part.type)}"
             yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
 
 
@@ -482,7 +482,7 @@ def _option_cells(
 
 def _type(page: Page, kind: m.Type) -> str:
     """Return the type in words, with links to what is on this page."""
-    words = type_words(kind)
+    words = type_text(kind)
     for inner in _linked(kind):
         words = words.replace(code(inner), page.link(inner))
     return words

@@ -26,8 +26,8 @@ from ..journal import CallEntry, Journal
 from ..population import (
     ClientNames,
     ClientPopulation,
+    ConnectedSubscriber,
     MalformedFrame,
-    Present,
     Recipient,
     Subscriber,
     Topics,
@@ -294,7 +294,7 @@ class _Phones(ClientPopulation):
         """Return all phones, connected or not."""
         return [Recipient(_PROTOCOL, each.client, each.phone) for each in self._owners]
 
-    def subscribers(self) -> Sequence[Present]:
+    def subscribers(self) -> Sequence[ConnectedSubscriber]:
         """Return the connected phones."""
         return [each.phone for each in self._owners if each.phone is not None]
 

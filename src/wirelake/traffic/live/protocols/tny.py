@@ -33,7 +33,14 @@ from ..calling import (
 )
 from ..connection import ClientConnection, RunContext
 from ..journal import Journal
-from ..population import ClientNames, ClientPopulation, MalformedFrame, Present, Topics, scaled
+from ..population import (
+    ClientNames,
+    ClientPopulation,
+    ConnectedSubscriber,
+    MalformedFrame,
+    Topics,
+    scaled,
+)
 
 __all__ = ["POPULATIONS", "Gateway", "Player", "TunnelUser"]
 
@@ -347,7 +354,7 @@ class _Gateways(ClientPopulation):
             gateway.ping()
             await self.run.pause(self._PING_S)
 
-    def subscribers(self) -> Sequence[Present]:
+    def subscribers(self) -> Sequence[ConnectedSubscriber]:
         """Return the subscribers behind the gateway."""
         return self._users
 
