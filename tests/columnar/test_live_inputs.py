@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import threading
 import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +16,7 @@ from tests.capture.small_captures import small_pcap
 from tests.columnar import made_captures
 from tests.columnar.arriving import Pieces, bag, cut, live_rows
 
+from wirelake.capture.format.constants import Limits
 from wirelake.capture.live import feed
 from wirelake.capture.live.inputs import open_input
 from wirelake.columnar.read.parallel import read_live
@@ -189,6 +191,20 @@ def test_a_stopped_input_has_no_fault_for_where_it_stopped() -> None:
     inputs.stop()
     assert [list(window) for window in windows if list(window)] == []
     assert inputs.problems == {}
+
+
+def test_a_thread_that_fails_while_the_reader_is_busy_is_not_the_end_of_its_input() -> None:
+    def failing() -> Iterator[bytes]:
+        yield small_pcap()[0]
+        raise RuntimeError("defect")
+
+    windows = LiveInputs([Pieces("failing", failing())]).windows(limits=Limits(), facts=True)
+    next(windows)
+    for thread in threading.enumerate():
+        if thread.name == "scan failing":
+            thread.join()
+    with pytest.raises(RuntimeError, match="defect"):
+        list(windows)
 
 
 def test_memory_does_not_grow_with_what_has_arrived(traffic: Path) -> None:

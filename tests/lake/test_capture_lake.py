@@ -14,7 +14,7 @@ import pytest
 from tests.lake.local_engine import run_here
 
 from wirelake.lake import capture_lake
-from wirelake.lake.capture_lake import Made, keep, kept, temporary
+from wirelake.lake.capture_lake import CaptureLake, keep, kept, temporary
 from wirelake.lake.engine.settings import Settings, tables_for
 from wirelake.lake.engine.tasks import LocalWorkers
 from wirelake.tables.inputs import discover
@@ -63,7 +63,7 @@ def figures(root: Path) -> Any:
 
 
 @contextmanager
-def made(files: list[str], keys: list[str], count: int = 1, **how: Any) -> Iterator[Made]:
+def made(files: list[str], keys: list[str], count: int = 1, **how: Any) -> Iterator[CaptureLake]:
     with (
         LocalWorkers(count) as workers,
         temporary(files, Settings(), workers=workers, keys=keys, **how) as found,
@@ -142,7 +142,9 @@ def root_of(capture: Path) -> Path:
     return capture.with_name(capture.name + capture_lake.SUFFIX)
 
 
-def keep_of(capture: Path, settings: Settings | None = None, keys: tuple[str, ...] = ()) -> Made:
+def keep_of(
+    capture: Path, settings: Settings | None = None, keys: tuple[str, ...] = ()
+) -> CaptureLake:
     with LocalWorkers() as workers:
         return keep(
             root_of(capture), [str(capture)], settings or Settings(), workers=workers, keys=keys
@@ -151,7 +153,7 @@ def keep_of(capture: Path, settings: Settings | None = None, keys: tuple[str, ..
 
 def kept_of(
     capture: Path, settings: Settings | None = None, keys: tuple[str, ...] = ()
-) -> Made | None:
+) -> CaptureLake | None:
     return kept(root_of(capture), [str(capture)], settings or Settings(), keys)
 
 
@@ -235,7 +237,7 @@ def test_a_capture_that_changes_while_it_is_read_is_not_kept(
 ) -> None:
     make = capture_lake._make
 
-    def grow(*given: Any) -> Made:
+    def grow(*given: Any) -> CaptureLake:
         found = make(*given)
         with capture.open("ab") as file:
             file.write(b"more")

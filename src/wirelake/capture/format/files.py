@@ -108,8 +108,6 @@ class Feed:
         """
         if self._done:
             return False
-        if self._done:
-            return False
         want -= self._released - self.base
         parts = [self._moved()]
         held = len(parts[0])

@@ -133,7 +133,7 @@ class LiveFeed(Feed):
         return self.known_end()
 
     def _least(self, held: int) -> int:  # noqa: ARG002 - of a file
-        """Return 1: waiting for more bytes than requested would delay complete packets."""
+        """Return 0: waiting for more bytes than requested would delay complete packets."""
         return 0
 
     def _next(self) -> bytes:

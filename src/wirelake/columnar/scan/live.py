@@ -114,7 +114,9 @@ class LiveInputs:
             self._needed = True
             while any(each.window is None and each.state is _State.READING for each in self._scans):
                 self._wait()
-            while not any(each.window for each in self._scans):
+            # Here and not only while waiting: a thread may fail while the reader is busy.
+            self._check()
+            while all(each.window is None for each in self._scans):
                 if all(each.state is _State.ENDED for each in self._scans):
                     return None
                 self._wait()
@@ -133,8 +135,12 @@ class LiveInputs:
     def _wait(self) -> None:
         if not self._changed.wait(_TICK_S):
             self._on_tick()
+        self._check()
+
+    def _check(self) -> None:
+        """Raise the error of a thread that has failed, once its windows are taken."""
         for each in self._scans:
-            if each.error is not None:
+            if each.error is not None and each.window is None:
                 raise each.error
 
 

@@ -12,12 +12,17 @@ from time import perf_counter_ns
 from typing import Any, Protocol
 
 from wirelake.protocols.hub_calls import (
+    ACK,
     AUTH,
     CALLS,
+    PUBLISH,
+    SUBSCRIBE,
+    UNSUBSCRIBE,
     AckArguments,
     AckResult,
     AuthArguments,
     AuthResult,
+    HubCall,
     PublishArguments,
     SubscribeArguments,
     TopicArguments,
@@ -65,11 +70,11 @@ class HubCalls:
         self._counters = counters
         self._latency = counters.hub_calls
         self._handlers: dict[str, Callable[[Caller, Any, Answerer], None]] = {
-            "auth": self._auth,
-            "subscribe": self._subscribe,
-            "unsubscribe": self._unsubscribe,
-            "publish": self._publish,
-            "ack": self._ack,
+            AUTH.name: self._auth,
+            SUBSCRIBE.name: self._subscribe,
+            UNSUBSCRIBE.name: self._unsubscribe,
+            PUBLISH.name: self._publish,
+            ACK.name: self._ack,
         }
 
     def run(
@@ -112,7 +117,7 @@ class HubCalls:
         signed_on = self._authority.try_sign_on(connection, given.id, given.token)
         if signed_on is None:
             raise HubError("auth_failed")
-        self._latency["auth"].record(begun_ns)
+        self._latency[AUTH.name].record(begun_ns)
         answer(AuthResult(id=signed_on.id))
 
     async def _auth_later(
@@ -122,28 +127,28 @@ class HubCalls:
             client = await self._authority.sign_on(connection, given.id, given.token)
         except HubError as error:
             connection.signing_on = False
-            self._latency["auth"].record_failure(begun_ns)
+            self._latency[AUTH.name].record_failure(begun_ns)
             _refuse(connection, error, answer)
         else:
             connection.signing_on = False
-            self._latency["auth"].record(begun_ns)
+            self._latency[AUTH.name].record(begun_ns)
             answer(AuthResult(id=client.id))
 
     # -- topics ------------------------------------------------------------------------------
 
     def _subscribe(self, connection: Caller, given: SubscribeArguments, answer: Answerer) -> None:
-        done = self._changed("subscribe", given.topics, answer)
+        done = self._changed(SUBSCRIBE, given.topics, answer)
         self._topics.subscribe(connection, given.topics, given.ack, done)
 
     def _unsubscribe(self, connection: Caller, given: TopicArguments, answer: Answerer) -> None:
-        done = self._changed("unsubscribe", given.topics, answer)
+        done = self._changed(UNSUBSCRIBE, given.topics, answer)
         self._topics.unsubscribe(connection, given.topics, done)
 
     def _changed(
-        self, call: str, names: Sequence[str], answer: Answerer
+        self, call: HubCall, names: Sequence[str], answer: Answerer
     ) -> Callable[[object], None]:
         # Counted as running until it is on disk: a drain waits for the confirmation.
-        services, latency = self._services, self._latency[call]
+        services, latency = self._services, self._latency[call.name]
         begun_ns = perf_counter_ns()
 
         def done(outcome: object) -> None:
@@ -181,7 +186,7 @@ class HubCalls:
         None is a user of the HTTP interface, whose role was checked. It counts as a running call
         until it is answered, so that a drain waits for it.
         """
-        services, latency = self._services, self._latency["publish"]
+        services, latency = self._services, self._latency[PUBLISH.name]
         begun_ns = perf_counter_ns()
         if client is not None and client.rights is not None:
             refusal = client.rights.publish(publication.topic, publication.client)
@@ -210,14 +215,14 @@ class HubCalls:
             refusal = client.rights.publish(topic, None)
             if refusal is not None:
                 self._counters.refused_publishes += 1
-                self._latency["publish"].record_failure(perf_counter_ns())
+                self._latency[PUBLISH.name].record_failure(perf_counter_ns())
                 raise refusal
         return self._topics.publish_transient(topic, content, kind)
 
     def _ack(self, connection: Caller, given: AckArguments, answer: Answerer) -> None:
         begun_ns = perf_counter_ns()
         acked = self._topics.ack(connection, given.ids)
-        self._latency["ack"].record(begun_ns)
+        self._latency[ACK.name].record(begun_ns)
         answer(AckResult(acked=acked))
 
 
