@@ -150,6 +150,7 @@ def test_a_fault_may_hide_the_acknowledgement() -> None:
     assert outcome(sends(10, "m1"), fault(11, "s2c")) == "unacked"
     assert outcome(sends(10, "m1"), fault(11, "c2s", "conflict")) == "unacked"
     assert outcome(fault(9, "c2s"), sends(10, "m1")) == "unacked"
+    assert outcome(fault(-9, "c2s"), sends(-8, "m1")) == "unacked"
     again = [closed(11), signs_on(12, "ann", 2), fault(13, "c2s", connection=2)]
     assert outcome(sends(10, "m1"), *again) == "unknown"
 

@@ -33,6 +33,7 @@ from wirelake.wire.meaning import Argument, Arguments, NamedRows
 __all__ = [
     "ACK",
     "ADMIN_PORT",
+    "ANONYMOUS",
     "AUTH",
     "BY_NUMBER",
     "CALLS",
@@ -85,6 +86,9 @@ RESERVED_NUMBERS: Final = range(10, 21)
 
 MAX_CLIENT_ID_BYTES: Final = 256
 """Maximum length of a client id: sixteen times the size of the ids of comet's original software."""
+ANONYMOUS: Final = "~"
+"""The beginning of the ids of clients that have not signed on; the id of their connection follows.
+No account may have such an id."""
 NOTIFICATION_ID_BYTES: Final = 16
 """Length of the id of a notification (`docs/concepts/hub.md`, Ids)."""
 MAX_TOPIC_CHARACTERS: Final = 256

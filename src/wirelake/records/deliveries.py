@@ -200,7 +200,7 @@ class DeliveriesEngine(Engine[DeliveryRow]):
         if row.direction == "c2s" and row.code not in HARMLESS:
             for connection in (row.connection, *self._tunnels.carried_by(row.connection)):
                 whom = self._recipient(connection)
-                self._faults[whom] = max(row.ts_ns, self._faults.get(whom, 0))
+                self._faults[whom] = max(row.ts_ns, self._faults.get(whom, row.ts_ns))
             for _ in oldest(self._faults, self.limits.connections):
                 pass
 

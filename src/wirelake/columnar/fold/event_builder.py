@@ -176,6 +176,8 @@ class Columns:
         narrow[k.PROTOCOL] = self._texts.code(protocol)
         inside = numbers_of(batch.column("tunnel_link"), wide[k.LINK])
         if inside.any():
+            # To this fold, a message in a tunnel is an event of the link that carries it. What it
+            # means to its tunnel is decided by the fold of tunnels, over all links.
             narrow[k.KIND, inside] = k.TUNNELLED
             wide[k.KEY, inside] = wide[k.LINK, inside]
         names, name_texts = indices_of(batch.column("name"))
@@ -279,6 +281,8 @@ class Columns:
         narrow[k.FLAGS, ~close] = [self._is_mine(fact) * k.MINE for fact in sign_ons]
 
     def _is_mine(self, fact: Fact) -> bool:
+        # All shares get all facts. A sign-on may come before the first packet of its connection:
+        # then the kernels add a record for it, and only one share may.
         return id_hash(fact.connection or 0) % self._shares == self._share
 
 

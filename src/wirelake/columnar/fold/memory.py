@@ -190,6 +190,7 @@ class Memory:
         self._ends = np.concatenate([self._ends, ends])
         self._oldest = np.concatenate([self._oldest, np.zeros((count, 2), np.int64)])
         self._free_slots = self._freed(self._free_slots, FREE_SLOTS, before, count)
+        # The chain of a record depends on the number of buckets: all are linked again.
         self._slots = np.full(_buckets(before + count), NO, np.int32)
         index_slots(self.tables())
 
@@ -206,6 +207,8 @@ class Memory:
         self, free: NDArray[np.int32], place: int, first: int, count: int
     ) -> NDArray[np.int32]:
         """Return the stack of free records with new ones added; the first is taken first."""
+        # Taken from the end: first the records that were free before, then the new ones in order.
+        # So the records in use stay at the front of the arrays, whatever their size.
         stack = np.empty(first + count, np.int32)
         free_before = int(self._counts[place])
         stack[:count] = np.arange(first + count - 1, first - 1, -1)
@@ -218,6 +221,8 @@ class Memory:
     def take_calls(self) -> NDArray[Any]:
         """Return the calls that became final since the last call, but those returned before."""
         count, free = int(self._counts[DONE]), int(self._counts[FREE_CALLS])
+        # Free only now, not when kernels ended them: a record that is used again within a window
+        # would be lost before it is read here.
         done = self._done[:count]
         found = self._calls[done[~self._shown[done]]]
         self._shown[done] = False

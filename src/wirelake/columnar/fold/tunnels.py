@@ -226,6 +226,7 @@ def tunnel_rows(
     columns: Columns, arrays: k.EventArrays, texts: Texts, before: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of `_tunnel_events`; `before` counts the events of earlier windows."""
+    # Even numbers, so that `_follow_carriers` can put a message between its carrier and the next.
     numbers = np.empty(len(columns), np.int64)
     numbers[arrays.order] = np.arange(before, before + len(columns)) * 2
     _follow_carriers(columns, numbers)

@@ -85,6 +85,8 @@ class Packets:
 
     def overdue_ns(self, after: int, until: int) -> int:
         """Return the latest `SourceClock.overdue_ns` behind one packet, up to another."""
+        # The latest time of a range is at one of its peaks or at its end. Peaks are rare, and this
+        # is asked for every hole: a maximum over all packets would be a pass for each.
         first, stop = np.searchsorted(self._peaks, [after + 1, until])
         latest = self.reached_ns[[*self._peaks[first:stop], until]].max()
         return int(latest) - OVERDUE_NS

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from wirelake.protocols.hub_calls import ANONYMOUS
+
 from ..config import ActiveLimits
 from ..errors import HubError
 from ..store import KeyRow, Store
@@ -53,7 +55,7 @@ class Keys:
         for publisher, count in self._store.key_counts():
             self._counts[publisher] = count
             self.total += count
-        for publisher in [each for each in self._counts if each.startswith("~")]:
+        for publisher in [each for each in self._counts if each.startswith(ANONYMOUS)]:
             self.forget(publisher)
 
     def forget(self, publisher: str) -> None:

@@ -20,7 +20,7 @@ from itertools import accumulate
 from time import perf_counter_ns
 from typing import Final
 
-from wirelake.protocols.hub_calls import PUBLISH
+from wirelake.protocols.hub_calls import ANONYMOUS, PUBLISH
 
 from ..config import ActiveLimits
 from ..errors import HubError
@@ -156,8 +156,8 @@ class Publisher:
     def _find_anonymous(self, name: str) -> Client:
         """Return the client of a connection without an id: `~` and the connection's id."""
         # Ids are limited before `int`: the name comes from a peer, and int() is quadratic.
-        number = name[1:]
-        if name.startswith("~") and number.isascii() and number.isdecimal() and len(number) < 20:
+        number = name.removeprefix(ANONYMOUS)
+        if number != name and number.isascii() and number.isdecimal() and len(number) < 20:
             connection = self._connections.get(int(number))
             if connection is not None and connection.client is not None:
                 client: Client = connection.client

@@ -15,6 +15,8 @@ from typing import Final
 
 import msgspec
 
+from wirelake.protocols.hub_calls import ANONYMOUS
+
 from ..config import ActiveLimits
 from ..errors import HubError
 from ..observe.counters import Counters
@@ -198,7 +200,7 @@ class Topics:
 
     def anonymous(self, connection: Receiver) -> Client:
         """Return a client for one connection, of which nothing is stored."""
-        return Client(f"~{connection.id}", 0, Inbox(self.delivery.reached))
+        return Client(f"{ANONYMOUS}{connection.id}", 0, Inbox(self.delivery.reached))
 
     def forget(self, client: Client) -> None:
         """Remove a client with its subscriptions and its backlog."""

@@ -19,7 +19,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
-from wirelake.protocols.hub_calls import MAX_CLIENT_ID_BYTES
+from wirelake.protocols.hub_calls import ANONYMOUS, MAX_CLIENT_ID_BYTES
 
 from .interface import ClientRow, UserRow
 from .migrations import StoreError, connect
@@ -204,8 +204,10 @@ def _check(kind: _Kind, id: str, max_bytes: int) -> None:  # noqa: A002
         raise StoreError(f"invalid {kind} id: not valid UTF-8") from None
     if not 0 < size <= max_bytes:
         raise StoreError(f"invalid {kind} id of {size} bytes; expected 1 to {max_bytes}")
-    if id.startswith("~") or not id.isprintable():
-        raise StoreError(f"invalid {kind} id; expected printable characters, not starting with ~")
+    if id.startswith(ANONYMOUS) or not id.isprintable():
+        raise StoreError(
+            f"invalid {kind} id; expected printable characters, not starting with {ANONYMOUS}"
+        )
 
 
 def _check_found(kind: _Kind, count: int, id: str) -> None:  # noqa: A002
