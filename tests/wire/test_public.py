@@ -83,7 +83,7 @@ def imported_from(module: str, name: str) -> str | None:
 def documentation(module: str, name: str) -> str:
     """The docstring of a public name, wherever it is defined."""
     value = getattr(importlib.import_module(module), name)
-    # A decorator that a function of click has made is documented by the string behind it.
+    # A decorator that another function returned has no docstring of its own, but that of a value.
     if isinstance(value, type | types.FunctionType | types.ModuleType) and value.__doc__:
         return value.__doc__
     origin = imported_from(module, name)

@@ -448,7 +448,7 @@ def _is_transparent(layout: Layout) -> bool:
 
 
 def part_size(part: Part) -> tuple[int, bool]:
-    """(fewest bytes, whether it is always that many)."""
+    """Return the fewest bytes that a part takes, and whether it is always that many."""
     match part:
         case Field():
             if part.when is not None:
@@ -466,8 +466,34 @@ def part_size(part: Part) -> tuple[int, bool]:
             return min((a.layout.min_size for a in part.alternatives), default=0), False
 
 
+def fixed_size(part: Part) -> int | None:
+    """Return the size of a part that always has the same; None for others."""
+    size, fixed = part_size(part)
+    return size if fixed else None
+
+
+def field_key(field: Field) -> int:
+    """Return the key of a protobuf field: its number and its wire type."""
+    return (field.number or 0) << 3 | wire_type(field.type)
+
+
+def wire_type(kind: Type) -> int:
+    """Return the protobuf wire type of a field; of a list, that of its items."""
+    match kind:
+        case Varint() | Bool():
+            return 0
+        case Int() | Float():
+            return 1 if kind.size == 8 else 5
+        case Blob() | Nested():
+            return 2
+        case Many():
+            return wire_type(kind.item)
+        case _:
+            raise TypeError(f"{kind!r} has no protobuf form")
+
+
 def type_size(kind: Type) -> tuple[int, bool]:
-    """(fewest bytes, whether it is always that many)."""
+    """Return the fewest bytes that a value takes, and whether it is always that many."""
     match kind:
         case Int() | Float() | Fixed():
             return kind.size, True

@@ -56,7 +56,7 @@ __all__ = [
 ]
 
 Mask = NDArray[np.bool_]
-"""A flag for each row."""
+"""Which values of a column are chosen, or valid."""
 
 
 def bitmap(valid: NDArray[Any] | None) -> pa.Buffer | None:

@@ -14,27 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["protobuf_keys", "protobuf_reader", "protobuf_writer"]
 
 
-def _wire_type(kind: m.Type) -> int:
-    match kind:
-        case m.Varint() | m.Bool():
-            return 0
-        case m.Int() | m.Float():
-            return 1 if kind.size == 8 else 5
-        case m.Blob() | m.Nested():
-            return 2
-        case m.Many():
-            return _wire_type(kind.item)
-        case _:
-            raise TypeError(f"{kind!r} has no protobuf form")
-
-
 def protobuf_keys(layout: m.Layout) -> list[tuple[m.Field, int]]:
     """Return (field, key) pairs; the key is the field number and the wire type."""
-    return [
-        (part, (part.number or 0) << 3 | _wire_type(part.type))
-        for part in layout.parts
-        if isinstance(part, m.Field)
-    ]
+    return [(part, m.field_key(part)) for part in layout.parts if isinstance(part, m.Field)]
 
 
 # -- reading ---------------------------------------------------------------------------------

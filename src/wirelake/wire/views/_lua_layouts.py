@@ -25,8 +25,6 @@ from ._lua_meaning import KeptFields, keep_function, keeping
 
 __all__ = ["LayoutWriter", "shown_by_themselves"]
 
-_WIRE_VARINT, _WIRE_64, _WIRE_SIZED, _WIRE_32 = 0, 1, 2, 5
-
 
 def shown_by_themselves(layouts: list[m.Layout]) -> set[type]:
     """Return the layouts that have an item of their own: bodies, rows and stages."""
@@ -343,7 +341,7 @@ class LayoutWriter:
             self._declare(part)
             self._default(part)
             read = self._read(part, self.types.of(part.type, protobuf=True))
-            key = (part.number or 0) << 3 | _wire_type(part.type)
+            key = m.field_key(part)
             self.hoisted.append(
                 f"  [{key}] = function(s, tree) {read} end, -- number {part.number}"
             )
@@ -374,15 +372,3 @@ def _rule(each: m.Alternative, options: m.Options) -> str:
         if value is not None:
             facts.append(f"{key} = {value}")
     return ", ".join(facts)
-
-
-def _wire_type(kind: m.Type) -> int:
-    match kind:
-        case m.Varint() | m.Bool():
-            return _WIRE_VARINT
-        case m.Int() | m.Float():
-            return _WIRE_64 if kind.size == 8 else _WIRE_32
-        case m.Many():
-            return _wire_type(kind.item)
-        case _:
-            return _WIRE_SIZED

@@ -435,7 +435,7 @@ def read_protobuf(tracer: Tracer, layout: m.Layout, reader: Reader, span: Span) 
     """Return a protobuf layout that fills the rest of the slice."""
     if layout.unparsed:
         return layout.cls(**{layout.unknown: _ignored(tracer, layout, reader, span)})
-    fields = {_key(part): part for part in layout.parts if isinstance(part, m.Field)}
+    fields = {m.field_key(part): part for part in layout.parts if isinstance(part, m.Field)}
     values: dict[str, Any] = {part.name: _absent(part) for part in fields.values()}
     unknown: list[bytes] = []
     while reader.left:
@@ -460,22 +460,6 @@ def _peek_key(tracer: Tracer, reader: Reader, span: Span) -> int:
         key = probe.raw_varint()
     span.children.pop()
     return key
-
-
-def _key(part: m.Field) -> int:
-    return (part.number or 0) << 3 | _wire_type(part.type)
-
-
-def _wire_type(kind: m.Type) -> int:
-    match kind:
-        case m.Varint() | m.Bool():
-            return 0
-        case m.Int() | m.Float():
-            return 1 if kind.size == 8 else 5
-        case m.Many():
-            return _wire_type(kind.item)
-        case _:
-            return 2
 
 
 def _absent(part: m.Field) -> Any:

@@ -123,28 +123,13 @@ def head_size(parts: Sequence[m.Part]) -> int:
     """Return the bytes of a head: through its length, or up to a body."""
     total = 0
     for part in parts:
-        size = _fixed_size(part)
+        size = m.fixed_size(part)
         if size is None:
             break
         total += size
         if isinstance(part, m.Length):
             break
     return total
-
-
-def _fixed_size(part: m.Part) -> int | None:
-    match part:
-        case m.Field(when=None):
-            low, fixed = m.type_size(part.type)
-            return low if fixed else None
-        case m.Const():
-            return len(part.value)
-        case m.BitGroup():
-            return part.size
-        case m.Length() | m.Tag() | m.TagConst() | m.OptionBits() | m.OptionsLength():
-            return part.type.size
-        case _:
-            return None
 
 
 def run_size(parts: Sequence[m.Part]) -> int:
@@ -188,7 +173,7 @@ def least_after(layout: m.Layout, length: m.Length) -> int:
     if layout.body is None:
         return 0
     tail = layout.parts[layout.parts.index(length) + 1 :]
-    return sum(_fixed_size(part) or 0 for part in tail)
+    return sum(m.fixed_size(part) or 0 for part in tail)
 
 
 @functools.cache

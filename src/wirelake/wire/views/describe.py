@@ -197,7 +197,7 @@ def fields(layout: m.Layout) -> Iterator[FieldText]:
         if layout.protobuf and isinstance(part, m.Field):
             here = f"#{part.number}"
         yield from _part(part, here)
-        size = _fixed_size(part)
+        size = m.fixed_size(part)
         offset = None if offset is None or size is None else offset + size
 
 
@@ -288,18 +288,3 @@ def _named(names: m.EnumClass | None, *, closed: bool = False) -> Iterator[str]:
 def _plain(kind: m.Type) -> str:
     """Return the words of a type without the marks of Markdown."""
     return type_text(kind).replace("`", "")
-
-
-def _fixed_size(part: m.Part) -> int | None:
-    match part:
-        case m.Field():
-            size, fixed = m.type_size(part.type)
-            return size if fixed and part.when is None else None
-        case m.Const():
-            return len(part.value)
-        case m.BitGroup():
-            return part.size
-        case m.Options() | m.Body():
-            return None
-        case _:
-            return part.type.size

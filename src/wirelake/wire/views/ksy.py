@@ -452,7 +452,7 @@ class Parts(Values):
         cases: dict[Any, str] = {}
         for field in fields:
             item = field.type.item if isinstance(field.type, m.Many) else field.type
-            cases[(field.number or 0) << 3 | _wire_type(item)] = self.protobuf_value(item)
+            cases[m.field_key(field)] = self.protobuf_value(item)
         value = switch(
             "key.value", cases | {"_": f"{self.words.protobuf_any()}(key.value & 7, false)"}
         )
@@ -492,16 +492,6 @@ class Parts(Values):
                 return name
             case _:
                 return self.wrapped(kind)
-
-
-def _wire_type(kind: m.Type) -> int:
-    match kind:
-        case m.Int() | m.Float():
-            return 1 if kind.size == 8 else 5
-        case m.Blob() | m.Nested():
-            return 2
-        case _:
-            return 0
 
 
 def _one_of(value: str, numbers: list[int]) -> str:

@@ -389,7 +389,7 @@ def _parts(page: Page, layout: m.Layout) -> Iterator[list[str]]:
     for part in layout.parts:
         here = "var" if offset is None else str(offset)
         yield from _rows_of(page, layout, part, here)
-        size = _fixed_size(part)
+        size = m.fixed_size(part)
         offset = None if offset is None or size is None else offset + size
 
 
@@ -427,22 +427,6 @@ def _rows_of(page: Page, layout: m.Layout, part: m.Part, offset: str) -> Iterato
             what = "bitmap" if isinstance(part, m.OptionBits) else "size of the options"
             kind = f"{what}, {type_text(part.type)}"
             yield [offset, str(part.type.size), code(part.name), kind, prose(part.doc), ""]
-
-
-def _fixed_size(part: m.Part) -> int | None:
-    """Return the size of a part that always has the same."""
-    match part:
-        case m.Field():
-            size, fixed = m.type_size(part.type)
-            return size if fixed and part.when is None else None
-        case m.Const():
-            return len(part.value)
-        case m.BitGroup():
-            return part.size
-        case m.Options() | m.Body():
-            return None
-        case _:
-            return part.type.size
 
 
 # -- cells -----------------------------------------------------------------------------------
@@ -533,20 +517,10 @@ def _protobuf(page: Page, layout: m.Layout) -> Iterator[list[str]]:
         if isinstance(part, m.Field):
             many = isinstance(part.type, m.Many)
             kind = part.type.item if isinstance(part.type, m.Many) else part.type
-            wire = _WIRE_TYPES[_wire_type(kind)]
+            wire = _WIRE_TYPES[m.wire_type(kind)]
             words = f"repeated: {_type(page, kind)}" if many else _type(page, kind)
             cells = [str(part.number), wire, code(part.name), words]
             yield [*cells, _meaning(page, part), _value_names(page, part)]
-
-
-def _wire_type(kind: m.Type) -> int:
-    match kind:
-        case m.Int() | m.Float():
-            return 1 if kind.size == 8 else 5
-        case m.Blob() | m.Nested():
-            return 2
-        case _:
-            return 0
 
 
 if __name__ == "__main__":
