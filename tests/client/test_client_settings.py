@@ -117,7 +117,7 @@ def test_waits_double_up_to_a_limit() -> None:
         assert most / 2 <= wait <= most
     backoff.lasted(0.5)
     assert backoff.next() >= 15
-    backoff.at_once()
+    backoff.skip_next()
     assert backoff.next() == 0
     assert backoff.next() >= 15
     backoff.lasted(60.0)

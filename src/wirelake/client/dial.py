@@ -61,7 +61,7 @@ class Backoff:
         if seconds >= _STEADY_S:
             self._attempt = 0
 
-    def at_once(self) -> None:
+    def skip_next(self) -> None:
         """Make the next delay 0."""
         self._skip = True
 

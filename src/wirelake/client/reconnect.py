@@ -167,7 +167,7 @@ class ReconnectingClient(ABC):
             except ClientError as error:
                 _log.info("%s: %s", self.settings.where.place, error)
                 if resumes and self._last is not None and not _resumes(self._last):
-                    backoff.at_once()  # the server has dropped the session: connect without it
+                    backoff.skip_next()  # the server has dropped the session: connect without it
 
     def _finish(self, error: ClientError, *, report: bool = True) -> None:
         self._finished = self._finished or error

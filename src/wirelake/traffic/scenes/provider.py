@@ -22,6 +22,9 @@ Another package adds scenes through the entry point group `wirelake.traffic`. Th
 that in place of `CodecSession`. Without further declarations, frames are
 read back by the protocol's `Meaning`, faults are placed by its layout, and all instances share the
 ids in its messages; `id_form` and `describe` make ids differ.
+
+The built-in protocols have a `describe` that states kinds, names, targets and status again, on
+purpose: the truth is compared with what readers make of `Meaning`, and must not come from there.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from wirelake.protocols.sansio import Event
 from wirelake.protocols.tny import codec_seed, layout
 from wirelake.protocols.tny.layout import LinkOpen, Message, Mode
 from wirelake.protocols.tny.limits import ClientOptions
+from wirelake.protocols.tny.message import ResultCode
 from wirelake.protocols.tny.relay_gateway import GatewayLink, GatewayTunnels
 from wirelake.protocols.tny.relay_link import LinkUp, Relayed, TunnelKey
 from wirelake.protocols.tny.relay_server import LinkRegistry, ServerLink
@@ -34,7 +35,7 @@ _LOGIN: Final = 1001
 _CALLS: Final = {1001: 0.020, 2002: 0.004, 2004: 0.009, 3001: 0.030, 3007: 0.060, 4100: 0.0025}
 """Protocol numbers, with the median time of each."""
 _PUSHES: Final = (2003, 2005, 5001)
-_FAILURES: Final = (205, 200, 2102)
+_FAILURES: Final = (int(ResultCode.NO_SUCH_PROTOCOL), int(ResultCode.SERVER_ERROR), 2102)
 """Error codes after which the connection stays open."""
 _SERVICE: Final = "game"
 
@@ -84,7 +85,7 @@ class _Responder:
         delay_s = scene.delay(_CALLS.get(asked.protocol, 0.003), 0.5)
         if chance < 0.06 and asked.protocol != _LOGIN:
             return delay_s, scene.pick(*_FAILURES), None
-        return delay_s, 100, blob(scene.rng, 70, 12_000)
+        return delay_s, layout.SUCCESS, blob(scene.rng, 70, 12_000)
 
 
 class _Player:
