@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from wirelake.lake import session
 from wirelake.lake.spark.daemon import TASKS
-from wirelake.lake.spark.session import settings
+from wirelake.lake.spark.session import SessionError, settings
 
 
 def test_a_session_has_the_settings(spark: SparkSession) -> None:
@@ -45,6 +46,26 @@ def test_python_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_spark_ui_is_off_by_default() -> None:
     assert settings("local[2]")["spark.ui.enabled"] == "false"
     assert settings("local[2]", ui=True)["spark.ui.enabled"] == "true"
+
+
+@pytest.mark.parametrize("master", ["foo", "local[", "spark://", "http://head:7077", "Yarn"])
+def test_an_invalid_master_is_refused_before_java_starts(master: str) -> None:
+    with pytest.raises(SessionError, match=r"^invalid master .*; expected local, local\[4\],"):
+        session(master=master)
+
+
+@pytest.mark.parametrize("remote", ["foo", "sc://", "sc://127.0.0.1:x", "http://127.0.0.1"])
+def test_an_invalid_remote_is_refused(remote: str) -> None:
+    with pytest.raises(SessionError, match=r"^invalid remote .*; expected an address such as sc:"):
+        session(remote=remote)
+
+
+def test_a_server_that_does_not_answer_is_reported_at_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    # Spark would try again for ten minutes.
+    with pytest.raises(SessionError, match=f"no Spark Connect server answers at 127.0.0.1:{port}"):
+        session(remote=f"sc://127.0.0.1:{port}")
 
 
 def test_what_needs_no_spark_does_not_import_it() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from wirelake.capture.decode.decryption import KeyRing
 from wirelake.tables.inputs import (
     LATENESS_S,
     SETTLE_S,
@@ -20,7 +21,7 @@ from wirelake.tables.inputs import (
     unchanged,
 )
 from wirelake.tables.maintenance import compact_with, expire_with
-from wirelake.tables.paths import absolute_path
+from wirelake.tables.paths import LakeError, absolute_path
 from wirelake.tables.snapshot import Input, Record
 from wirelake.tables.writer import Writer
 
@@ -216,7 +217,7 @@ def run(
     spark: Callable[[], SparkSession] | None = None,
     workers: Workers | None = None,
     settings: Settings | None = None,
-    keys: Iterable[str] = (),
+    keys: Collection[str] = (),
     stream: bool = False,
     available_now: bool = False,
     trigger_s: float = 10.0,
@@ -249,6 +250,7 @@ def run(
     folder = str(absolute_path(captures))
     made = settings or Settings()
     Watch(folder, made.source_pattern).look()
+    _check_keys(keys)
     with Writer(lake, create=made.to_record(), fsync=fsync) as writer:
         chosen = settings or Settings.of_record(writer.snapshot.settings)
         check_states(writer)
@@ -308,3 +310,15 @@ def run(
         found.maintain()
     found.outcome.seconds = time.monotonic() - began
     return found.outcome
+
+
+def _check_keys(keys: Collection[str]) -> None:
+    """Raise LakeError for a key log that cannot be read: a task would find out much later."""
+    ring = KeyRing()
+    for each in keys:
+        try:
+            ring.load(absolute_path(each))
+        except OSError as error:
+            raise LakeError(f"{each}: cannot read the key log: {error.strerror}") from error
+        except ValueError as error:
+            raise LakeError(str(error)) from None

@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import queue
 import re
 import sys
 import tempfile
@@ -48,8 +49,12 @@ _ANYWHERE: Final = {
 _ATTEMPTS: Final = 4
 """Attempts of a task: a worker may be killed, on one machine as in a cluster."""
 _RAISED: Final = re.compile(r"[\w.]+(?:Error|Exception): (?P<message>.+)")
+_MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?$|yarn$|(spark|k8s)://.")
+_MASTERS: Final = "local, local[4], local[*], spark://HOST:7077, yarn or k8s://ADDRESS"
 _CONNECT: Final = ("grpc", "grpc_status", "google.rpc")
 """Modules that a Spark Connect client needs besides pyspark."""
+_CONNECT_S: Final = 10.0
+"""Time for each part of connecting to a Spark Connect server."""
 
 
 class SessionError(RuntimeError):
@@ -77,6 +82,9 @@ def session(
         return _connected(app, remote, conf)
     # Plain local[n] gives a task one attempt: a killed worker would fail the whole run.
     chosen = master or f"local[{cores},{_ATTEMPTS}]"
+    if not _MASTER.match(chosen):
+        # Java would print its stack, and say less.
+        raise SessionError(f"invalid master {chosen!r}; expected {_MASTERS}")
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(chosen)
@@ -94,10 +102,36 @@ def _connected(app: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
         )
     from pyspark.sql import SparkSession
 
+    _check_server(remote)
     builder = SparkSession.builder.appName(app).remote(remote)
     for name, value in {**_ANYWHERE, **conf}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _check_server(remote: str) -> None:
+    """Raise SessionError if a Spark Connect server does not accept connections."""
+    # The client of Spark tries again for ten minutes, and ignores SIGTERM meanwhile.
+    import grpc
+    from pyspark.errors import PySparkException
+    from pyspark.sql.connect.client import DefaultChannelBuilder
+
+    try:
+        builder = DefaultChannelBuilder(remote)
+    except (PySparkException, ValueError) as error:
+        raise SessionError(
+            f"invalid remote {remote!r}; expected an address such as sc://head:15002"
+        ) from error
+    found: queue.SimpleQueue[grpc.ChannelConnectivity] = queue.SimpleQueue()
+    ready, failed = grpc.ChannelConnectivity.READY, grpc.ChannelConnectivity.TRANSIENT_FAILURE
+    with builder.toChannel() as channel:
+        channel.subscribe(found.put, try_to_connect=True)
+        state = None
+        with contextlib.suppress(queue.Empty):
+            while state not in (ready, failed):
+                state = found.get(timeout=_CONNECT_S)
+    if state is not ready:
+        raise SessionError(f"no Spark Connect server answers at {builder.endpoint}")
 
 
 def _is_installed(module: str) -> bool:
