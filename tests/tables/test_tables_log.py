@@ -126,6 +126,14 @@ def test_old_records_may_go_once_a_checkpoint_has_them(log: Log) -> None:
     assert log.snapshot().commit == log.last() == 5
 
 
+def test_the_first_record_has_not_expired_without_a_checkpoint(log: Log) -> None:
+    for number in range(5):
+        log.commit(record(number))
+    log.layout.record(0).unlink()
+    with pytest.raises(LakeError, match=r"0000\.json: missing; restore it"):
+        log.snapshot()
+
+
 def test_a_hole_is_an_error(log: Log) -> None:
     for number in range(5):
         log.commit(record(number))

@@ -121,7 +121,8 @@ class Log:
     def _missing(self, number: int) -> LakeError:
         records, checkpoints = self.layout.logged()
         oldest = min((*records[:1], *checkpoints[:1]), default=number)
-        if number < oldest:
+        # Records are only deleted when a checkpoint has what they say.
+        if number < oldest and checkpoints:
             return LakeError(
                 f"{self.layout.root}: commit {number} has expired; the oldest one is {oldest}"
             )
