@@ -22,10 +22,13 @@ from tests.lake.lake_driver import Order
 from tests.lake.lakes import unlike_engines
 from tests.lake.local_engine import run_here
 
+from wirelake.lake.engine.engine import Engine
 from wirelake.lake.engine.run import Outcome, run
 from wirelake.lake.engine.settings import Settings
+from wirelake.lake.engine.tasks import LocalWorkers
+from wirelake.tables.inputs import discover
 from wirelake.tables.log import Log
-from wirelake.tables.paths import LakeError
+from wirelake.tables.paths import DamagedError, LakeError
 from wirelake.tables.query import open_lake
 from wirelake.tables.snapshot import sealed
 from wirelake.tables.writer import Writer
@@ -250,7 +253,48 @@ def test_paths_that_are_not_folders(folder: Path, tmp_path: Path) -> None:
         run_here(folder / "tap-a-00000000.pcap", folder)
 
 
+@pytest.mark.parametrize("table", ["calls", "traffic_minutes", "_delivery_parts"])
+def test_a_step_reads_no_damaged_file_of_an_earlier_one(
+    folder: Path, tmp_path: Path, table: str
+) -> None:
+    lake = tmp_path / "lake"
+    files = discover(folder)
+    with Writer(lake, create=Settings().to_record()) as writer:
+        engine = Engine(LocalWorkers(), writer, Settings())
+        engine.advance([files[0].consumed()])
+        path = writer.layout.place(writer.snapshot.files(table)[0].path)
+        whole = path.read_bytes()
+        rest = [each.consumed() for each in files[1:]]
+        path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        with pytest.raises(DamagedError, match=re.escape(f"{path}: damaged: its checksum")):
+            engine.advance(rest)
+        path.unlink()
+        with pytest.raises(LakeError, match=re.escape(f"{path}: missing; the log lists")):
+            engine.advance(rest)
+        path.write_bytes(whole)
+        assert engine.advance(rest) is not None
+    assert unlike_engines(lake, [Path(each.path) for each in files]) == []
+
+
 # -- full disks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "cannot read the key log: No such file or directory"),
+        ("nonsense\n", ", line 1: "),
+    ],
+)
+def test_key_logs_are_checked_before_anything_is_created(
+    folder: Path, tmp_path: Path, text: str | None, words: str
+) -> None:
+    keys = tmp_path / "keys"
+    if text is not None:
+        keys.write_text(text)
+    with pytest.raises(LakeError, match=words):
+        run_here(tmp_path / "lake", folder, keys=[str(keys)])
+    assert not (tmp_path / "lake").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 from tests.lake.spread_tunnels import SLOT_S, advanced, slots_of, step, unlike_engines_in_time
 
-from wirelake.lake.engine.tunnels import EVENTS, SHARES
+from wirelake.lake.engine import tunnels
+from wirelake.lake.engine.tunnels import EVENTS
 from wirelake.tables.log import Log
 from wirelake.tables.snapshot import AddedFile
 
@@ -30,13 +32,33 @@ def rows_in(found: list[AddedFile]) -> int:
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(each, marks=SOAK) for each in (1, 2))])
-def test_at_every_commit_they_are_those_of_one_read(tmp_path: Path, seed: int) -> None:
+def test_at_every_commit_they_are_those_of_one_read(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
     for wave in advanced(slots_of(tmp_path, rng), rng):
         for slot in wave:
             slot.arrive(tmp_path / "in")
+        # One task for all shares, or one for each: also when the step before had the other.
+        monkeypatch.setattr(tunnels, "_TASK_EVENTS", rng.choice([0, 200_000]))
         step(tmp_path, lateness_s=SLOT_S)
         assert unlike_engines_in_time(tmp_path / "lake") == []
+
+
+def test_a_small_step_writes_one_file_of_a_kind(tmp_path: Path) -> None:
+    rng = random.Random(1)
+    for wave in advanced(slots_of(tmp_path, rng), rng):
+        for slot in wave:
+            slot.arrive(tmp_path / "in")
+        step(tmp_path, lateness_s=SLOT_S)
+    snapshot = Log(tmp_path / "lake").snapshot()
+    # Roll-ups have a file for each hour.
+    files = [file for file in snapshot.all_files() if not file.table.endswith("_minutes")]
+    new = [file for file in files if file.commit == snapshot.commit]
+    kinds = [(file.table, file.protocol, file.provisional, file.source) for file in new]
+    assert [each for each, count in Counter(kinds).items() if count > 1] == [
+        ("_tunnel_fold", None, False, None)
+    ]
 
 
 def test_what_waits_is_bounded_by_the_lateness(tmp_path: Path) -> None:
@@ -47,7 +69,7 @@ def test_what_waits_is_bounded_by_the_lateness(tmp_path: Path) -> None:
             slot.arrive(tmp_path / "in")
         step(tmp_path, lateness_s=SLOT_S)
         found = files(tmp_path / "lake", EVENTS)
-        assert len(found) <= SHARES
+        assert len(found) == 1
         waiting.append(rows_in(found))
     # 200 events in 5 stretches; those of the last one wait, and a few before it.
     assert waiting[-1] < 90

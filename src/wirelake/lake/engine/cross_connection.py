@@ -120,17 +120,17 @@ def _deliveries(workers: Workers, step: Step, now_ns: int) -> Change:
             shares=shares,
             work=step.work("deliveries"),
             now_ns=now_ns,
-            parts=_paths(before),
-            provisional=_paths(provisional),
-            publications=_paths(step.files(_PUBLICATIONS)),
-            new_publications=_paths(new_publications),
-            faults=_paths(step.files(_FAULTS)),
+            parts=step.paths(before),
+            provisional=step.paths(provisional),
+            publications=step.paths(step.files(_PUBLICATIONS)),
+            new_publications=step.paths(new_publications),
+            faults=step.paths(step.files(_FAULTS)),
         )
         for share in range(shares)
     ]
     written = _written(workers.run(merge_deliveries, tasks, Merged))
     change = Change(written, [*before, *step.kept("deliveries", provisional=True)])
-    held = _paths(file for file in written if file.table == _PARTS)
+    held = step.paths(file for file in written if file.table == _PARTS)
     for table in (_PUBLICATIONS, _FAULTS):
         change = change.join(_compacted(workers, step, table, now_ns, held))
     return change
@@ -149,9 +149,9 @@ def _connections(workers: Workers, step: Step, now_ns: int) -> Change:
             share=share,
             shares=shares,
             work=step.work("connections"),
-            final=_paths([*final, *corrected]),
-            provisional=_paths(provisional),
-            sign_ons=_paths(sign_ons),
+            final=step.paths([*final, *corrected]),
+            provisional=step.paths(provisional),
+            sign_ons=step.paths(sign_ons),
         )
         for share in range(shares)
     ]
@@ -178,8 +178,8 @@ def _corrected(workers: Workers, step: Step, sign_ons: Sequence[AddedFile]) -> l
         SignOnsTask(
             share=share,
             shares=shares,
-            known=_paths(known),
-            sign_ons=_paths(sign_ons),
+            known=step.paths(known),
+            sign_ons=step.paths(sign_ons),
             first_new_ns=first_new_ns,
         )
         for share in range(shares)
@@ -204,7 +204,7 @@ def _compacted(
             work=step.work(table),
             now_ns=now_ns,
             table=table,
-            files=_paths(files),
+            files=step.paths(files),
             held=held,
         )
         for share in range(shares)
@@ -215,10 +215,6 @@ def _compacted(
 def _shares(files: Iterable[AddedFile]) -> int:
     """Return the number of tasks for the rows of some files."""
     return 1 + sum(file.rows for file in files) // _SHARE_ROWS
-
-
-def _paths(files: Iterable[AddedFile]) -> tuple[str, ...]:
-    return tuple(file.path for file in files)
 
 
 def _written(done: Iterable[Merged]) -> list[AddedFile]:

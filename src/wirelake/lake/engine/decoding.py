@@ -109,8 +109,8 @@ def decode(task: DecodeTask) -> Decoded:
     latest = Latest()
     try:
         with Outputs(task.work, written_tables(task.settings.tables)) as outputs:
-            waiting_ns = _decode(task, outputs, latest)
-            written = outputs.close()
+            state, waiting_ns = _decode(task, outputs, latest)
+            written = [state, *outputs.close()]
     except StateError as error:
         return _failed(task, Failure(unusable(error)))
     overwritten = next(filter(None, map(_overwritten, task.files, task.sequences)), None)
@@ -155,8 +155,8 @@ def _overwritten(path: str, sequence: int) -> Failure | None:
     return None if begins == sequence else Failure(f"{path} was replaced", path, "vanished_file")
 
 
-def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> int | None:
-    """Write the tables and the state; return since when events wait."""
+def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> tuple[AddedFile, int | None]:
+    """Write the tables; return the state, and since when events wait."""
     before = [_load(path) for path in task.states]
     settings = task.settings
     folds = not FOLDED.isdisjoint(settings.tables)
@@ -193,13 +193,13 @@ def _decode(task: DecodeTask, outputs: Outputs, latest: Latest) -> int | None:
     waiting_ns = latest.waiting_ns
     saved = pipeline.save()
     folded = None if fold is None else fold.save(saved.hashes())
-    outputs.state(STATE, encode_state(_KIND, SourceState(saved, folded)))
+    state = outputs.state(STATE, encode_state(_KIND, SourceState(saved, folded)))
     outputs.provisional = True
     for window in pipeline.end():
         _write(outputs, window, fold, latest)
     if fold is not None:
         _write_all(outputs, fold.finish())
-    return waiting_ns
+    return state, waiting_ns
 
 
 def _write(outputs: Outputs, window: Iterable[Item], fold: Fold | None, latest: Latest) -> None:

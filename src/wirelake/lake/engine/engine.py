@@ -30,7 +30,16 @@ from .decoding import STATE, Decoded, DecodeTask, decode
 from .settings import Settings
 from .step import Step
 from .tasks import NO_ROOM, Workers, shares_of
-from .tunnels import EVENTS, IN_TUNNELS, PARTS, SHARES, Tunnelled, TunnelTask, tunnel
+from .tunnels import (
+    EVENTS,
+    IN_TUNNELS,
+    PARTS,
+    SHARES,
+    Tunnelled,
+    TunnelTask,
+    shares_of_tasks,
+    tunnel,
+)
 from .tunnels import STATE as TUNNEL_STATE
 from .watermarks import Reached, complete_ns, expected_ns, watermark_ns
 
@@ -81,6 +90,7 @@ class Engine:
         self._lateness_ns = int(lateness_s * 1e9)
         self._window_bytes = window_bytes
         self._on_step = on_step or (lambda _: None)
+        self._checked: set[str] = set()
 
     def advance(self, inputs: Sequence[Input], unread_ns: int | None = None) -> Record | None:
         """Read captures in order and commit the result; None without captures.
@@ -113,7 +123,7 @@ class Engine:
         began = time.monotonic()
         good = [each for each in inputs if each.fault is None]
         with self._writer.begin() as transaction:
-            step = Step(self._writer, transaction)
+            step = Step(self._writer, transaction, self._checked)
             mtimes = self._mtimes(good)
             self._on_step("decode")
             # The order of the stages follows from what they read: tunnels need the events of all
@@ -163,7 +173,7 @@ class Engine:
                 sequences=tuple(each.sequence for each in files),
                 share=share,
                 shares=shares[source],
-                states=tuple(file.path for file in _of_source(step.kept(STATE), source)),
+                states=step.paths(_of_source(step.kept(STATE), source)),
                 work=step.work("decode"),
                 settings=self._settings,
                 keys=self._keys,
@@ -223,40 +233,43 @@ class Engine:
         step.add([added_file("faults", path)])
 
     def _tunnels(self, step: Step, mtimes: _Mtimes, unread_ns: int | None) -> None:
-        # A lake without relay traffic does not pay for four tasks in each step.
+        # A lake without relay traffic does not pay for a task in each step.
         if not step.touched(EVENTS):
             return
-        states = {file.share: file for file in step.kept(TUNNEL_STATE)}
+        states = step.kept(TUNNEL_STATE)
+        step.paths(states)
         waited = step.kept(EVENTS, provisional=False)
         final = sorted(step.new(EVENTS, provisional=False), key=_place)
         provisional = sorted(step.files(EVENTS, provisional=True), key=_place)
         until_ns = expected_ns(_reached(step, mtimes), self._lateness_ns, unread_ns)
+        events = sum(file.rows for file in (*waited, *final, *provisional))
         tasks = [
             TunnelTask(
-                share=share,
-                waiting=_paths(file for file in waited if file.share == share),
-                final=_paths(final),
-                provisional=_paths(provisional),
+                shares=shares,
+                waiting=step.paths(waited),
+                final=step.paths(final),
+                provisional=step.paths(provisional),
                 until_ns=until_ns,
-                state=states[share].path if share in states else None,
+                states={file.share or 0: file.path for file in states if file.share in shares},
                 work=step.work("tunnels"),
                 tables=self._settings.tables,
             )
-            for share in range(SHARES)
+            for shares in shares_of_tasks(events)
         ]
         done = self._workers.run(tunnel, tasks, Tunnelled)
         for each in done:
             if each.failure is not None:
                 raise DamagedError(each.failure)
-        # Events are consumed here: folded into the state, or written again as waiting for their
-        # share.
-        step.remove([*states.values(), *waited, *final])
+        # Events are consumed here: folded into the state, or written again because they wait.
+        step.remove([*states, *waited, *final])
         # Provisional files of connections belong to a source.
         for table in ("tunnels", "calls", *PARTS):
             provisional = step.kept(table, provisional=True)
             step.remove(file for file in provisional if file.source is None)
         for each in done:
-            step.add(each.written, share=each.share, shares=SHARES)
+            step.add(each.written)
+            for share, state in each.states.items():
+                step.add([state], share=share, shares=SHARES)
 
 
 # -- helpers ------------------------------------------------------------------------------------
@@ -288,10 +301,6 @@ def _reached(step: Step, mtimes: _Mtimes) -> dict[str, Reached]:
             read = mtimes[file.source]
             found[file.source] = Reached(min(file.max_ns, read[-1]), read, file.min_ns)
     return found
-
-
-def _paths(files: Iterable[AddedFile]) -> tuple[str, ...]:
-    return tuple(file.path for file in files)
 
 
 def _check(done: Decoded) -> None:

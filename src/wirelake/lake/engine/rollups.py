@@ -63,7 +63,8 @@ def roll_up(
     remove: list[AddedFile] = []
     for table, span in spans.items():
         before = _before(step, table, span)
-        add += _written(step.work(table), table, span, counted[table], before)
+        old = [Path(each) for each in step.paths(before)]
+        add += _written(step.work(table), table, span, counted[table], old)
         remove += before
     return add, remove
 
@@ -110,7 +111,7 @@ def count(task: RollupTask) -> Counted:
 def _tasks(step: Step, table: str, span: _Span) -> list[RollupTask]:
     """Divide a roll-up by time."""
     files = {name: _overlapping(step, name, span) for name in INPUTS[table]}
-    inputs = {name: [file.path for file in each] for name, each in files.items()}
+    inputs = {name: list(step.paths(each)) for name, each in files.items()}
     rows = sum(file.rows for each in files.values() for file in each)
     minutes = max(1, (span.last_ns - span.first_ns) // MINUTE_NS + 1)
     # By time, because a minute must be counted by one task.
@@ -159,12 +160,12 @@ def _before(step: Step, table: str, span: _Span) -> list[AddedFile]:
 
 
 def _written(
-    folder: str, table: str, span: _Span, counted: Sequence[Path], before: Sequence[AddedFile]
+    folder: str, table: str, span: _Span, counted: Sequence[Path], before: Sequence[Path]
 ) -> Iterator[AddedFile]:
     """Write the touched hours of a roll-up: what was counted, and what is left of before."""
     columns = schema(table)
     new = _rows(counted, columns)
-    old = _rows([Path(file.path) for file in before], columns)
+    old = _rows(before, columns)
     minute = old["minute_ns"]
     touched = pc.and_(pc.greater_equal(minute, span.first_ns), pc.less_equal(minute, span.last_ns))
     untouched = old.filter(pc.invert(touched))  # drops the rows whose minute is null

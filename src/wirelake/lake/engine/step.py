@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from wirelake.records.deliveries import CROSSING
 from wirelake.records.schema import schema
-from wirelake.tables.parquet import ParquetOut, added_file
+from wirelake.tables.parquet import ParquetOut, added_file, check_file
 from wirelake.tables.snapshot import AddedFile, checksum_of
 from wirelake.tables.writer import Transaction, Writer
 
@@ -39,8 +39,10 @@ def overlaps(file: AddedFile, first_ns: int, last_ns: int) -> bool:
 class Step:
     """The changes of a step before its commit."""
 
-    def __init__(self, writer: Writer, transaction: Transaction):
+    def __init__(self, writer: Writer, transaction: Transaction, checked: set[str]):
+        """`checked` has the paths of files that were checked already, and gets those of others."""
         self.transaction = transaction
+        self._checked = checked
         self._names: dict[str, str] = {}
         """Names in the log of files of earlier steps, by path."""
         self._kept: dict[str, list[AddedFile]] = {}
@@ -77,6 +79,17 @@ class Step:
     def touched(self, table: str) -> list[AddedFile]:
         """Return files that this step adds or removes."""
         return self.new(table) + self.removed(table)
+
+    def paths(self, files: Iterable[AddedFile]) -> tuple[str, ...]:
+        """Return where files can be read. Raises LakeError if an earlier one is gone or damaged."""
+        found = list(files)
+        for file in found:
+            # Else what the step makes of a damaged file would get a checksum that confirms it. Each
+            # is checked once in a run: a stream reads the latest ones again and again.
+            if file.path in self._names and file.path not in self._checked:
+                check_file(file, Path(file.path))
+                self._checked.add(file.path)
+        return tuple(file.path for file in found)
 
     # -- changes -----------------------------------------------------------------------------
 
@@ -164,16 +177,17 @@ class Outputs:
         if batch.num_rows and table in self._tables:
             self._out(table, batch).write(batch)
 
-    def state(self, table: str, data: bytes) -> None:
-        """Add a file with a task's state, which only its owner may read: it may hold keys."""
-        path = self._folder / f"{table.strip('_')}.state"
+    def state(self, table: str, data: bytes, mark: str = "") -> AddedFile:
+        """Write a file with a task's state, which only its owner may read: it may hold keys.
+
+        `mark` distinguishes the states of one task. The file is not among those of `close`.
+        """
+        path = self._folder / f"{table.strip('_')}{mark}.state"
         # Created with its mode: a chmod afterwards would leave the file readable for a moment.
         with open(path, "xb", opener=_private) as out:
             out.write(data)
         checksum = checksum_of(data)
-        self._written.append(
-            AddedFile(table=table, path=str(path), rows=0, bytes=len(data), checksum=checksum)
-        )
+        return AddedFile(table=table, path=str(path), rows=0, bytes=len(data), checksum=checksum)
 
     def close(self) -> list[AddedFile]:
         """Close all files. Returns them."""

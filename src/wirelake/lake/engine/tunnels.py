@@ -39,6 +39,7 @@ __all__ = [
     "EventFiles",
     "TunnelTask",
     "Tunnelled",
+    "shares_of_tasks",
     "tunnel",
 ]
 
@@ -158,7 +159,7 @@ def _cuts(groups: Sequence[_Group], first_ns: int) -> list[int]:
 
 
 EVENTS: Final = "_tunnel_events"
-"""The table of events. Files of a share wait for a later step, those of sources are provisional."""
+"""The table of events. Files without a source wait for a later step, the others are provisional."""
 STATE: Final = "_tunnel_fold"
 """The table of states: one file for each share of the tunnels."""
 IN_TUNNELS: Final = frozenset({"tunnels", "calls", "deliveries"})
@@ -166,22 +167,28 @@ IN_TUNNELS: Final = frozenset({"tunnels", "calls", "deliveries"})
 PARTS: Final = ("_delivery_parts", "_delivery_faults")
 """Tables from which the next stage makes `deliveries`."""
 SHARES: Final = 4
-"""Number of tasks in every lake. Fixed, since state is never divided differently."""
+"""Number of shares in every lake. Fixed, since state is never divided differently."""
+_TASK_EVENTS: Final = 200_000
+"""Events for which one task folds all shares. Each task writes files of its own: of a small step
+with tunnels, nine files in 34."""
 
 
 class TunnelTask(msgspec.Struct, frozen=True, kw_only=True):
     """The input of a task."""
 
-    share: int
+    shares: tuple[int, ...]
+    """The shares to fold, one after the other. The task with share 0 writes the events that wait,
+    of all shares."""
     waiting: tuple[str, ...]
-    """Files of this share with events that waited."""
+    """Files with events of all shares that waited."""
     final: tuple[str, ...]
     """Files with final events of all shares."""
     provisional: tuple[str, ...]
     """Files with events that are valid only if the input ends here."""
     until_ns: int
     """Events up to this time are folded for good; later ones wait."""
-    state: str | None
+    states: dict[int, str]
+    """Files with the states of the shares; none in the first step."""
     work: str
     tables: tuple[str, ...]
     """The tables of the lake."""
@@ -190,36 +197,60 @@ class TunnelTask(msgspec.Struct, frozen=True, kw_only=True):
 class Tunnelled(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a task."""
 
-    share: int
+    states: dict[int, AddedFile] = {}
+    """By share."""
     written: list[AddedFile] = []
+    """All other files."""
     failure: str | None = None
     """Why the state of an earlier step cannot be continued from."""
 
 
+def shares_of_tasks(events: int) -> list[tuple[int, ...]]:
+    """Return the shares of each task for a number of events."""
+    every = tuple(range(SHARES))
+    return [every] if events <= _TASK_EVENTS else [(share,) for share in every]
+
+
 def tunnel(task: TunnelTask) -> Tunnelled:
-    """Fold the tunnels of a share."""
-    before = None if task.state is None else Path(task.state).read_bytes()
-    try:
-        fold = TunnelFold(share=task.share, shares=SHARES, state=before)
-    except StateError as error:
-        return Tunnelled(share=task.share, failure=unusable(type(error)(f"{task.state}: {error}")))
-    # Events that waited come before those of this step: files are in the order of steps.
-    happened = EventFiles([*task.waiting, *task.final], task.share, SHARES)
-    every = EventFiles([*task.waiting, *task.final, *task.provisional], task.share, SHARES)
+    """Fold the tunnels of some shares."""
     tables = frozenset({*task.tables, EVENTS, *(PARTS if "deliveries" in task.tables else ())})
     with Outputs(task.work, tables) as outputs:
-        for events in happened.until(task.until_ns):
-            _fold(fold, events, outputs)
-        # Saved before provisional events are folded: they are folded again, or differ, in the next
-        # step.
-        outputs.state(STATE, fold.save())
-        _wait(happened, task.until_ns, outputs)
-        outputs.provisional = True
-        for events in every.after(task.until_ns, late=task.provisional):
-            _fold(fold, events, outputs)
-        for table, batch in fold.finish():
-            outputs.write(table, batch)
-        return Tunnelled(share=task.share, written=outputs.close())
+        try:
+            states = {share: _tunnel(task, share, outputs) for share in task.shares}
+        except StateError as error:
+            return Tunnelled(failure=unusable(error))
+        if 0 in task.shares:
+            _wait(EventFiles([*task.waiting, *task.final], 0, 1), task.until_ns, outputs)
+        return Tunnelled(states=states, written=outputs.close())
+
+
+def _tunnel(task: TunnelTask, share: int, outputs: Outputs) -> AddedFile:
+    """Fold the tunnels of a share; return its state."""
+    fold = _loaded(task.states.get(share), share)
+    # Events that waited come before those of this step: files are in the order of steps.
+    happened = EventFiles([*task.waiting, *task.final], share, SHARES)
+    every = EventFiles([*task.waiting, *task.final, *task.provisional], share, SHARES)
+    outputs.provisional = False
+    for events in happened.until(task.until_ns):
+        _fold(fold, events, outputs)
+    # Saved before provisional events are folded: they are folded again, or differ, in the next
+    # step.
+    saved = outputs.state(STATE, fold.save(), f"-{share}")
+    outputs.provisional = True
+    for events in every.after(task.until_ns, late=task.provisional):
+        _fold(fold, events, outputs)
+    for table, batch in fold.finish():
+        outputs.write(table, batch)
+    return saved
+
+
+def _loaded(path: str | None, share: int) -> TunnelFold:
+    """Return the fold of a share. Raises StateError, which names the file."""
+    before = None if path is None else Path(path).read_bytes()
+    try:
+        return TunnelFold(share=share, shares=SHARES, state=before)
+    except StateError as error:
+        raise type(error)(f"{path}: {error}") from None
 
 
 def _fold(fold: TunnelFold, events: pa.Table, outputs: Outputs) -> None:
@@ -230,6 +261,7 @@ def _fold(fold: TunnelFold, events: pa.Table, outputs: Outputs) -> None:
 
 def _wait(happened: EventFiles, until_ns: int, outputs: Outputs) -> None:
     """Write the events that wait, numbered in their order."""
+    outputs.provisional = False
     written = 0
     for events in happened.after(until_ns):
         numbers = pa.array(np.arange(written, written + len(events)))
