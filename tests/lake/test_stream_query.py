@@ -63,3 +63,27 @@ def test_messages_come_in_batches_and_none_twice(
 def test_a_stateful_table_is_rejected(spark: SparkSession, captures: Path, tmp_path: Path) -> None:
     with pytest.raises(PySparkException, match="use a lake: wirelake lake run"):
         query(spark, captures, tmp_path, table="calls")
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "words"),
+    [
+        ("edge-a-00000000.pcapng", {}, "not a folder; a stream reads a folder"),
+        ("s3a://bucket/captures", {}, "unsupported scheme 's3a'; expected a local path"),
+        ("", {"table": "calls"}, "table calls needs state across files"),
+    ],
+)
+def test_what_a_stream_cannot_read_is_in_its_error(
+    spark: SparkSession,
+    captures: Path,
+    tmp_path: Path,
+    path: str,
+    options: dict[str, str],
+    words: str,
+) -> None:
+    place = path if ":" in path else str(captures / path)
+    reader = spark.readStream.format("wirelake").options(**options).load(place)
+    writer = reader.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    started = writer.trigger(availableNow=True).start()
+    with pytest.raises(PySparkException, match=words):
+        started.awaitTermination(300)

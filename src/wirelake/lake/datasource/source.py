@@ -106,7 +106,10 @@ class WirelakeSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """Return a streaming reader."""
-        return CaptureStream(_narrowed(self._request, schema))
+        try:
+            return CaptureStream(_narrowed(self._request, schema))
+        except (ValueError, OSError) as error:
+            return RefusedStream(error)
 
 
 def _narrowed(request: Request, schema: StructType) -> Request:
@@ -250,6 +253,40 @@ class CaptureStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reported |= {each.path for each in left}
         report_skipped(self._folder, left, "use 'wirelake capture repair' to complete")
         return found, now_ns
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream that cannot be read: whatever Spark calls first raises the error.
+
+    Of an error of `streamReader` itself, Spark 4.3 shows nothing but an UnboundLocalError.
+    """
+
+    def __init__(self, error: Exception):
+        self._error = error
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Raise the error."""
+        raise self._error
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802, ARG002
+        """Raise the error."""
+        raise self._error
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """Raise the error."""
+        raise self._error
 
 
 def _snapshot(last: Mapping[str, int]) -> Snapshot:
