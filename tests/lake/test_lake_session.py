@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from wirelake.lake import session
@@ -28,6 +29,17 @@ def test_there_is_one_session_at_a_time(spark: SparkSession) -> None:
     assert again.conf.get("spark.sql.shuffle.partitions") == "3"
     spark.conf.set("spark.sql.shuffle.partitions", "4")
     assert dict(os.environ) == before
+
+
+def test_an_error_of_a_query_is_raised_and_not_printed(
+    spark: SparkSession, capfd: pytest.CaptureFixture[str]
+) -> None:
+    session()
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        spark.sql("select nothing from values (1) as t (one)")
+    with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
+        spark.range(1).select("nothing")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_only_a_local_session_is_bound_to_this_machine() -> None:
@@ -63,7 +75,9 @@ def test_an_invalid_remote_is_refused(remote: str) -> None:
 def test_a_server_that_does_not_answer_is_reported_at_once() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    # Spark would try again for ten minutes.
+    # Spark would try again for one minute, and for ten.
+    with pytest.raises(SessionError, match=f"no Spark master answers at 127.0.0.1:{port}: Conn"):
+        session(master=f"spark://127.0.0.1:{port}")
     with pytest.raises(SessionError, match=f"no Spark Connect server answers at 127.0.0.1:{port}"):
         session(remote=f"sc://127.0.0.1:{port}")
 

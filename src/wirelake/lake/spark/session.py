@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import logging
 import os
 import queue
 import re
+import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -50,11 +52,13 @@ _ATTEMPTS: Final = 4
 """Attempts of a task: a worker may be killed, on one machine as in a cluster."""
 _RAISED: Final = re.compile(r"[\w.]+(?:Error|Exception): (?P<message>.+)")
 _MASTER: Final = re.compile(r"local(-cluster)?(\[.+\])?$|yarn$|(spark|k8s)://.")
+_STANDALONE: Final = "spark://"
 _MASTERS: Final = "local, local[4], local[*], spark://HOST:7077, yarn or k8s://ADDRESS"
+_CONTEXT_LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 _CONNECT: Final = ("grpc", "grpc_status", "google.rpc")
 """Modules that a Spark Connect client needs besides pyspark."""
 _CONNECT_S: Final = 10.0
-"""Time for each part of connecting to a Spark Connect server."""
+"""Time for each part of connecting to a master or to a Spark Connect server."""
 
 
 class SessionError(RuntimeError):
@@ -76,6 +80,7 @@ def session(
     instead. `ui` enables Spark's web UI. `conf` are further Spark settings by their full names,
     which override those chosen here.
     """
+    _quieten()
     if remote is not None:
         if master is not None:
             raise SessionError("master conflicts with remote")
@@ -85,6 +90,8 @@ def session(
     if not _MASTER.match(chosen):
         # Java would print its stack, and say less.
         raise SessionError(f"invalid master {chosen!r}; expected {_MASTERS}")
+    if chosen.startswith(_STANDALONE):
+        _check_master(chosen)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(app).master(chosen)
@@ -92,6 +99,14 @@ def session(
         builder = builder.config(name, value)
     with _environment(_for_java(chosen)):
         return builder.getOrCreate()
+
+
+def _quieten() -> None:
+    """Keep pyspark from printing each error of a query that it raises, as a page of JSON."""
+    from pyspark.logger import PySparkLogger
+
+    for name in _CONTEXT_LOGGERS:
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _connected(app: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
@@ -107,6 +122,21 @@ def _connected(app: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
     for name, value in {**_ANYWHERE, **conf}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def _check_master(master: str) -> None:
+    """Raise SessionError if no master of a standalone cluster accepts connections."""
+    # Spark tries for a minute, and then says that its context was stopped.
+    failure = ""
+    for address in master.removeprefix(_STANDALONE).split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+        except (OSError, ValueError) as error:
+            failure = f"{address}: {getattr(error, 'strerror', None) or error}"
+        else:
+            return
+    raise SessionError(f"no Spark master answers at {failure}")
 
 
 def _check_server(remote: str) -> None:
