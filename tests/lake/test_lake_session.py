@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -39,6 +40,16 @@ def test_an_error_of_a_query_is_raised_and_not_printed(
         spark.sql("select nothing from values (1) as t (one)")
     with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN"):
         spark.range(1).select("nothing")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_jvm_that_is_gone_is_not_reported_by_threads_of_pyspark(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    session()
+    for server in (AccumulatorTCPServer, AccumulatorUnixServer):
+        server.handle_error(None, None, ("127.0.0.1", 1))  # type: ignore[arg-type]
     assert capfd.readouterr() == ("", "")
 
 

@@ -102,11 +102,16 @@ def session(
 
 
 def _quieten() -> None:
-    """Keep pyspark from printing each error of a query that it raises, as a page of JSON."""
+    """Keep pyspark from printing what it raises as well."""
+    from pyspark import accumulators
     from pyspark.logger import PySparkLogger
 
+    # A page of JSON for each error of a query.
     for name in _CONTEXT_LOGGERS:
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+    # A traceback when the JVM is killed.
+    for server in (accumulators.AccumulatorTCPServer, accumulators.AccumulatorUnixServer):
+        setattr(server, "handle_error", lambda *_: None)  # noqa: B010 - not a method for mypy
 
 
 def _connected(app: str, remote: str, conf: Mapping[str, str]) -> SparkSession:
