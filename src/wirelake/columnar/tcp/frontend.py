@@ -401,17 +401,18 @@ class FrontEnd:
             self._reassembler.end_stream(table, stream)
 
     def _undecided_peers(self) -> NDArray[np.int32]:
-        """Return streams of undecided connections with kept bytes whose peer continues here, or
-        whose protocol is to be decided now.
+        """Return streams of undecided connections with kept bytes that have packets here, in
+        either direction, or whose protocol is to be decided now.
 
-        The first bytes of either direction may decide the protocol, so both are needed at once.
+        The first bytes of either direction may decide the protocol, so both are needed at once;
+        also those of a stream whose packets all wait behind a hole.
         """
         table = self._tracker.streams
         streams = both_streams(self.undecided)
         streams = streams[table["carry_row"][streams] >= 0]
         since_ns = self._carry.since_ns(table["carry_row"][streams])
         overdue = np.isin(streams >> 1, streams[since_ns <= self.sniffable_ns] >> 1)
-        wanted = overdue | (table["window"][streams ^ 1] == self._number)
+        wanted = overdue | (table["window"][[streams, streams ^ 1]] == self._number).any(axis=0)
         found: NDArray[np.int32] = streams[wanted]
         return found
 
