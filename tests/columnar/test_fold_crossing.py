@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from wirelake.records.deliveries import CROSSING
 from wirelake.records.rows import Event, Fact, Opened
 from wirelake.records.tunnels import tunnel_connection
 
+PLACES = ("first_connection", "last_connection", "acked_connection")
 PHONE: dict[str, Any] = {"protocol": "comet", "connection": 2}
 LINK: dict[str, Any] = {"protocol": "relay", "connection": 8, "target": "7/1"}
 
@@ -31,6 +33,22 @@ def emitted(events: Sequence[Event], **share: int) -> dict[str, list[dict[str, A
     for table, batch in Fold(**share).window(window_of(events)):
         found.setdefault(table, []).extend(batch.to_pylist())
     return found
+
+
+@pytest.mark.parametrize("order", [(2, 3), (3, 2)])
+@pytest.mark.parametrize("cut", [False, True])
+def test_at_one_time_connections_count_by_their_ids(order: tuple[int, int], cut: bool) -> None:
+    """A clock of milliseconds: both connections of a client get and acknowledge at one time."""
+    phones: list[dict[str, Any]] = [{"protocol": "comet", "connection": each} for each in order]
+    signed = [ask(1, name="auth", client="ann", **phone) for phone in phones]
+    sent = [message(5, "push", name="message", ids=["m1"], **phone) for phone in phones]
+    acked = [ask(8, name="message_ack", ids=["m1"], **phone) for phone in phones]
+    parts = [signed, sent, acked] if cut else [[*signed, *sent, *acked]]
+    windows = [window_of(part) for part in parts]
+    wanted = engine_rows(windows)
+    (row,) = map(ast.literal_eval, wanted["deliveries"])
+    assert [row[name] for name in PLACES] == [2, 3, 2]
+    assert differences(wanted, fold_rows(windows, [(len(windows), 1)])[-1]) == []
 
 
 def test_what_a_client_gets_and_acknowledges_is_one_part() -> None:

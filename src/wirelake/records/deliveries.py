@@ -12,6 +12,7 @@ pass on to the tables that join connections.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -68,19 +69,34 @@ class DeliveryRow(msgspec.Struct, gc=False):
     def sent(self, ts_ns: int, connection: int) -> None:
         """Count a send."""
         self.sends += 1
-        if self.first_sent_ns is None or ts_ns < self.first_sent_ns:
-            self.first_sent_ns = ts_ns
-            self.first_connection = connection
-        if self.last_sent_ns is None or ts_ns >= self.last_sent_ns:
-            self.last_sent_ns = ts_ns
-            self.last_connection = connection
+        at = (ts_ns, connection)
+        self.first_sent_ns, self.first_connection = _chosen(
+            min, at, self.first_sent_ns, self.first_connection
+        )
+        self.last_sent_ns, self.last_connection = _chosen(
+            max, at, self.last_sent_ns, self.last_connection
+        )
 
     def acked(self, ts_ns: int, connection: int) -> None:
         """Count an acknowledgement."""
         self.acks += 1
-        if self.acked_ns is None or ts_ns < self.acked_ns:
-            self.acked_ns = ts_ns
-            self.acked_connection = connection
+        self.acked_ns, self.acked_connection = _chosen(
+            min, (ts_ns, connection), self.acked_ns, self.acked_connection
+        )
+
+
+def _chosen(
+    pick: Callable[..., tuple[int, int]],
+    at: tuple[int, int],
+    known_ns: int | None,
+    connection: int | None,
+) -> tuple[int, int]:
+    """Return the first or last of two times and their connections.
+
+    At one time, the smaller id of a connection is first and the larger one is last: the order of
+    the events of different connections has no influence.
+    """
+    return at if known_ns is None or connection is None else pick(at, (known_ns, connection))
 
 
 class _Publication(msgspec.Struct):

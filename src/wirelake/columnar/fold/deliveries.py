@@ -189,11 +189,15 @@ def parts_of(
 
 
 def _use_groups(uses: NotificationUses, rank: Ints, arrays: k.EventArrays) -> tuple[Ints, Ints]:
-    """Return an order in which uses of one row are neighbours, by time; and where rows begin."""
+    """Return an order in which uses of one row are neighbours, by time; and where rows begin.
+
+    At one time, they are in the order of their connections, as in `merge_parts`.
+    """
     whom = arrays.receiver[uses.event].astype(np.int64)
-    stand_in = np.where(whom < 0, arrays.wide[k.KEY, uses.event], 0)
+    connections, times = arrays.wide[k.KEY, uses.event], arrays.wide[k.TS, uses.event]
+    stand_in = np.where(whom < 0, connections, 0)
     numbers, _ = indices_of(uses.notification)
-    order = np.lexsort((rank[uses.event], stand_in, whom, numbers))
+    order = np.lexsort((rank[uses.event], connections, times, stand_in, whom, numbers))
     begins = np.zeros(len(order), np.bool_)
     begins[:1] = True
     for key in (whom[order], stand_in[order], numbers[order]):
