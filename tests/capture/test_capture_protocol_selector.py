@@ -16,6 +16,7 @@ from wirelake.capture.decode.protocol_selector import (
 )
 from wirelake.capture.format.items import Direction
 from wirelake.protocols import registry
+from wirelake.protocols.comet import layout as comet
 
 from .frames_made import PROTOCOLS, frames
 
@@ -119,6 +120,39 @@ def test_nothing_fits() -> None:
     sniffer.end()
     assert sniffer.decided
     assert sniffer.chosen is None
+
+
+@pytest.mark.parametrize("body", [bytes(4_000), b"\0\0\1\x2c" * 1_000])
+@pytest.mark.parametrize("direction", WAYS)
+@pytest.mark.parametrize("cut", [1, 7, 4_000])
+def test_frames_that_say_nothing_are_no_protocol(
+    direction: Direction, body: bytes, cut: int
+) -> None:
+    """Four zero bytes are an ESNP message, and so are most small numbers before them."""
+    sniffer = ProtocolChooser().sniffer(direction)
+    for at in range(0, len(body), cut):
+        sniffer.feed(body[at : at + cut])
+    sniffer.end()
+    assert sniffer.chosen is None
+
+
+@pytest.mark.parametrize(("silent", "found"), [(0, True), (1, True), (16, True), (17, False)])
+def test_a_frame_behind_some_that_say_nothing_selects_the_protocol(
+    silent: int, found: bool
+) -> None:
+    sniffer = ProtocolChooser().sniffer("c2s")
+    for byte in bytes(4 * silent) + frames("esnp", "c2s")[0]:
+        sniffer.feed(bytes([byte]))
+    sniffer.end()
+    assert sniffer.chosen is (registry.find("esnp") if found else None)
+
+
+def test_a_heartbeat_selects_the_protocol() -> None:
+    """Connections that are idle for hours send nothing else."""
+    sniffer = ProtocolChooser().sniffer("c2s")
+    sniffer.feed(registry.find("comet").encode(comet.Heartbeat()))
+    sniffer.end()
+    assert sniffer.chosen is registry.find("comet")
 
 
 def test_two_that_fit_are_two_too_many() -> None:

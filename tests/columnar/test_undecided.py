@@ -116,7 +116,15 @@ _LOSSY = {
     "the first bytes are late": [(0, CALL), (1, CALL), "late", (0, CALL)],
     "the first bytes are lost": [(0, CALL), (1, CALL), "lost", (0, CALL), (0, CALL), (0, CALL)],
     "those of the other end are lost": [(0, CALL[:9]), (1, CALL), "lost", (1, CALL), (0, CALL[9:])],
-    "the rest waits": [(0, CALL[:5]), (1, b"\0\0\0\4abcd" * 9), (0, CALL[5:9]), "lost", (0, CALL[9:])],
+    "the rest waits": [
+        (0, CALL[:5]),
+        (1, b"\0\0\0\4abcd" * 9),
+        (0, CALL[5:9]),
+        "lost",
+        (0, CALL[9:]),
+    ],
+    "nothing is said for long": [(0, bytes(50)), (1, bytes(9)), (0, bytes(50)), "lost", (0, CALL)],
+    "nothing is said at first": [(0, bytes(4)), (1, CALL), (0, bytes(4) + CALL[:9]), (0, CALL[9:])],
     "a copy differs": [(0, CALL[:3]), (0, CALL[3:9]), (0, CALL[9:12]), "copy", (0, CALL[12:])],
 }
 """What two ends say on a port that nobody knows, and what happens to the packet before or after."""

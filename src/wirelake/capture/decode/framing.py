@@ -90,6 +90,9 @@ class Framing:
         self._searched = min(self._limit, SEARCHED_BYTES)
         self._head_size = head_size(model)
         self._describer = Describer(protocol, self.dialect)
+        self._has_rows = any(
+            isinstance(part, m.Field) and isinstance(part.type, m.Rows) for part in model.parts
+        )
         # Constants at the beginning of a frame. With one, searching after a fault is a regular
         # expression over the buffer.
         self._magics = patterns = magics(model)
@@ -159,6 +162,16 @@ class Framing:
         """Return whether a frame has content that other bytes do not have by chance: the magic of
         its protocol, or an id, a target, a client or a body."""
         return self._magic is not None or self._describer.identifies(message)
+
+    def speaks(self, good: ValidFrame) -> bool:
+        """Return whether a frame tells the protocol of its connection.
+
+        A short message that says nothing does, such as a heartbeat, unless it is one byte repeated.
+        In rows almost any bytes are a message: they must identify something.
+        """
+        if self._has_rows or good.raw.count(good.raw[0]) == len(good.raw):
+            return self.identifies(good.message)
+        return True
 
     def is_head(self, buffer: bytearray, at: int) -> bool:
         """Return whether an incomplete frame has all of its head, with a magic."""

@@ -5,7 +5,8 @@ precedence over default ports, because the recorder knew the protocol, but not o
 configuration: recordings can be wrong, and users need a way to overrule them.
 
 Sniffing takes the first stream of a connection that has bytes, from its beginning, and tries every
-protocol on it. The protocol whose first frame decodes is selected. A protocol whose first frame is
+protocol on it. The protocol whose first frame decodes is selected. A frame that says nothing, such
+as four zero bytes in ESNP, does not count: one of the next must. A protocol whose frame is
 incomplete is waited for, up to `SNIFFED_BYTES` of that stream (a longer first frame is not found),
 or up to its first gap or its end.
 """
@@ -37,6 +38,8 @@ __all__ = [
 
 SNIFFED_BYTES: Final = 1 << 16
 """How much of a stream is examined: a longer first frame is not found."""
+_SILENT_FRAMES: Final = 16
+"""Frames that may say nothing before a protocol is rejected. A stream of zeros has thousands."""
 
 
 def default_ports() -> dict[int, str]:
@@ -117,7 +120,7 @@ class ProtocolChooser:
 
 
 class Sniffer:
-    """Finds the only protocol whose first frame decodes."""
+    """Finds the only protocol whose first frame decodes and says something."""
 
     def __init__(self, framings: list[Framing]):
         self._open = framings
@@ -145,10 +148,10 @@ class Sniffer:
             return
         undecided: list[Framing] = []
         for framing in self._open:
-            verdict = framing.classify(self._buffer, 0, final=final)
-            if isinstance(verdict, ValidFrame):
+            fits = self._fits(framing, final)
+            if fits:
                 self._good.append(framing.protocol)
-            elif isinstance(verdict, Incomplete) and not final:
+            elif fits is None:
                 undecided.append(framing)
         self._open = undecided
         # Two that fit are ambiguous, whatever the others turn out to be. A guess would give rows
@@ -156,6 +159,22 @@ class Sniffer:
         self.decided = not undecided or len(self._good) > 1
         if self.decided:
             self._buffer.clear()
+
+    def _fits(self, framing: Framing, final: bool) -> bool | None:
+        """Return whether the bytes are those of a protocol; None when more are needed."""
+        at = 0
+        for _ in range(_SILENT_FRAMES + 1):
+            if at == len(self._buffer):
+                return False if final else None
+            verdict = framing.classify(self._buffer, at, final=final)
+            if isinstance(verdict, Incomplete) and not final:
+                return None
+            if not isinstance(verdict, ValidFrame):
+                return False
+            if framing.speaks(verdict):
+                return True
+            at += len(verdict.raw)
+        return False
 
 
 # -- recordings ------------------------------------------------------------------------------
