@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.capture.frames_made import talk
+from tests.capture.tcp_made import T0, Call, write
 from tests.columnar.folding import (
     Steps,
     Window,
@@ -16,7 +19,9 @@ from tests.columnar.folding import (
     windows_of,
 )
 from tests.columnar.steps import split
+from tests.lake.lakes import columnar_rows, reference_rows, unlike
 
+from wirelake.protocols import registry
 from wirelake.traffic import simulate
 
 pytestmark = pytest.mark.slow
@@ -69,3 +74,22 @@ def test_with_pipelines_that_go_on(tmp_path: Path, style: str) -> None:
         files.append(path)
         given = taken.files([path], chance.randint(1, 3), keys=keys, window_bytes=60_000)
         assert differences(engine_rows(windows_of(files, keys=keys)), given) == []
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_ends_of_streams_at_one_time(tmp_path: Path, seed: int) -> None:
+    """All packets have one time: only the order of messages tells requests from answers."""
+    rng = random.Random(seed)
+    protocol = ["comet", "tny", "magline", "esnp"][seed % 4]
+    port = registry.find(protocol).port
+    assert port is not None
+    call = Call(port)
+    said = list(talk(protocol, 4))
+    rng.shuffle(said)
+    for way, frame in said:
+        if rng.random() < 0.2:
+            call.lose(way, 5)
+        call.say(way, frame)
+    packets = [replace(each, ts_ns=T0) for each in call.packets]
+    path = write(tmp_path / "one.pcap", packets)
+    assert unlike(columnar_rows([path], []), reference_rows([path], [])) == []

@@ -145,7 +145,7 @@ class ConnectionDecoder:
 
     def expire(self, now_ns: int) -> Iterator[TableRow]:
         """Yield the rows behind holes that are too old at a time."""
-        for stream in self._streams.values():
+        for _, stream in sorted(self._streams.items()):
             yield from self._handle(stream, stream.assembler.expire(now_ns))
             if stream.assembler.finished and not stream.ended:
                 yield from self._end(stream, still_open=False)
@@ -178,11 +178,16 @@ class ConnectionDecoder:
         return stream
 
     def _end_streams(self, *, still_open: bool) -> Iterator[TableRow]:
-        """End the streams that have not ended."""
-        for stream in self._streams.values():
-            if not stream.ended:
-                yield from self._handle(stream, stream.assembler.end())
-                yield from self._end(stream, still_open=still_open)
+        """End the streams that have not ended.
+
+        At one time, messages are in the order in which they became readable: what waits behind
+        holes first, then what had too little evidence, each of the client first.
+        """
+        open_ = [stream for _, stream in sorted(self._streams.items()) if not stream.ended]
+        for stream in open_:
+            yield from self._handle(stream, stream.assembler.end())
+        for stream in open_:
+            yield from self._end(stream, still_open=still_open)
 
     def _attach_reader(self, stream: _Stream) -> None:
         if self._protocol is not None:
