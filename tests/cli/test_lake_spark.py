@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from wirelake.cli.lake.run import reason
+import pytest
+
+from wirelake.cli.errors import CommandError
+from wirelake.cli.lake.run import reason, spark_failures
 
 PYTHON = """
 Traceback (most recent call last):
@@ -30,3 +33,16 @@ def test_the_last_line_of_a_traceback() -> None:
 def test_without_a_traceback_the_first_line() -> None:
     assert reason(RuntimeError("it is late\nand dark")) == "it is late"
     assert reason(RuntimeError()) == "RuntimeError"
+
+
+class _JavaError(Exception):
+    """An exception whose text the JVM has, like Py4JJavaError."""
+
+    def __str__(self) -> str:
+        raise KeyError("p")
+
+
+def test_an_error_whose_text_is_gone_with_the_jvm() -> None:
+    assert reason(_JavaError()) == "_JavaError"
+    with pytest.raises(CommandError, match="Spark has ended"), spark_failures():
+        raise _JavaError

@@ -446,18 +446,29 @@ def _is_lost(error: BaseException | None) -> bool:
     while error is not None:
         names = {kind.__name__ for kind in type(error).__mro__}
         # py4j lists sockets that are gone; an OSError of our own names a file.
-        if names & {"ConnectionError", "Py4JNetworkError"} or any(
-            mark in str(error) for mark in _LOST_MARKS
+        text = _text(error)
+        if (
+            names & {"ConnectionError", "Py4JNetworkError"}
+            or text is None
+            or any(mark in text for mark in _LOST_MARKS)
         ):
             return True
         error = error.__cause__ or error.__context__
     return False
 
 
-def reason(error: Any) -> str:
+def _text(error: BaseException) -> str | None:
+    """Return the text of an error; None when the JVM that has it is gone."""
+    try:
+        return str(error)  # a Py4JJavaError asks its JVM, and then fails with whatever comes back
+    except Exception:
+        return None
+
+
+def reason(error: BaseException) -> str:
     """Return the line of an error that has the cause: the last exception of a traceback."""
     # An error of a worker arrives as a Java stack trace with the Python traceback inside of it; the
     # last line that names an exception is the cause, the first one only says that a job failed.
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in (_text(error) or "").splitlines() if line.strip()]
     named = [found[1].rstrip(": ") for line in lines if (found := _NAMED.fullmatch(line))]
     return (named or lines or [type(error).__name__])[-1 if named else 0]
