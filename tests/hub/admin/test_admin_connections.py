@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from tests.hub.admin.admin_client import AdminClient, admin_client, tailing
 from tests.hub.certificates import Certificate, make_certificate
 from tests.hub.running import DEADLINE_S, Running, running, until
@@ -165,8 +167,6 @@ def test_a_peer_that_does_not_read_has_a_deadline() -> None:
 
 
 def test_keepalive_is_on() -> None:
-    import socket
-
     async def go() -> None:
         async with _admin() as (_, admin):
             _, writer = await _dial(admin)
@@ -178,3 +178,39 @@ def test_keepalive_is_on() -> None:
             writer.close()
 
     asyncio.run(go())
+
+
+def test_those_closed_while_they_are_accepted_are_forgotten() -> None:
+    async def go() -> None:
+        async with _admin(connections=4) as (it, admin):
+            server = admin.server._server
+            assert server is not None
+            # All are in the accept queue before the hub sees the first.
+            peers = [socket.create_connection(admin.address) for _ in range(30)]
+            drops = it.hub.counters.drops
+            await until(lambda: drops["admin", "admin_connections"] >= 26, "most are closed")
+            for peer in peers:
+                peer.close()
+            await until(lambda: not admin.server._connections, "none is counted")
+            await until(lambda: not server.server_state.connections, "none is kept")
+
+    # The loop of `wirelake hub`: with asyncio's own, each of them is reported as closed.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(go())
+
+
+def test_a_body_that_never_ends_does_not_fail_a_shutdown(caplog: pytest.LogCaptureFixture) -> None:
+    async def go() -> None:
+        async with _admin(request_s=1_000.0) as (it, admin):
+            head = f"Authorization: Bearer {admin.token}\r\nContent-Length: 100\r\n\r\n"
+            data = f"POST /v1/publish HTTP/1.1\r\nHost: 127.0.0.1\r\n{head}".encode() + b"{"
+            reader, writer = await _dial(admin, data)
+            connections = admin.server._connections
+            await until(lambda: any(each.cycle is not None for each in connections))
+            await admin.server.stop()
+            assert it.hub.counters.drops == {("admin", "shutdown"): 1}
+            await _ended(reader)
+            writer.close()
+
+    asyncio.run(go())
+    assert caplog.records == []

@@ -53,7 +53,7 @@ _log.setLevel(logging.ERROR)
 """Without a warning for each request that is not HTTP: a peer could fill the disk with them. They
 are counted."""
 _SHUTDOWN_S: Final = 1
-"""How long running requests may take when the hub shuts down."""
+"""How long running requests may take, and peers to read and to close, when the hub shuts down."""
 
 
 class _Server(uvicorn.Server):
@@ -108,6 +108,12 @@ class _HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Start the timeout of the first request."""
+        if not self._server.counts(self):
+            # Closed for another one while it was being accepted. uvloop reports no end of such a
+            # connection, so uvicorn would keep it, and wait for it when the hub stops.
+            self.transport = transport  # type: ignore[assignment]
+            self.transport.abort()
+            return
         self.made = True
         self.since = self.loop.time()
         super().connection_made(transport)  # type: ignore[arg-type]
@@ -195,7 +201,7 @@ class AdminServer:
             access_log=self._access_log,
             server_header=False,
             proxy_headers=False,  # a header must not choose the address that delays are counted for
-            timeout_graceful_shutdown=_SHUTDOWN_S,
+            timeout_graceful_shutdown=2 * _SHUTDOWN_S,  # not reached: see `stop`
         )
         self._server = _Server(config)
         self._task = asyncio.create_task(self._server.serve())
@@ -229,8 +235,15 @@ class AdminServer:
         for reader in tuple(self._app.state.readers):
             reader.end()
         self._server.should_exit = True
+        # uvicorn would cancel requests whose bodies never end, and log a traceback for each.
+        late = self.hub.loop.call_later(_SHUTDOWN_S, self._drop_all)
         await self._task
+        late.cancel()
         self._server = self._task = self._acceptor = None
+
+    def _drop_all(self) -> None:
+        for each in tuple(self._connections):
+            self.drop(each, "shutdown")
 
     def prepare_reload(self, config: Config) -> Callable[[], None]:
         """Read the certificates; return the function that applies the reload. ConfigError."""
@@ -269,6 +282,10 @@ class AdminServer:
         if not protocol.made:
             self.forget(protocol)
         return protocol.made
+
+    def counts(self, connection: _HttpConnection) -> bool:
+        """Return whether a connection is counted: it was not closed to make room."""
+        return connection in self._connections
 
     @property
     def _most(self) -> int:
