@@ -61,6 +61,8 @@ KEY_BYTES: Final = 32
 """Size of every key."""
 _HEX: Final = re.compile(rf"[0-9a-fA-F]{{{2 * KEY_BYTES}}}")
 _log = logging.getLogger(__name__)
+_warned: set[tuple[str, int, int]] = set()
+"""Files that a warning was logged about: path, inode and time of the last change."""
 
 
 class _Connection(Receiver, Protocol):
@@ -265,6 +267,11 @@ def warn_if_readable(path: str | Path, status: os.stat_result) -> None:
     # A file of another owner, such as a mounted secret, is given to this process by its group.
     group = stat.S_IRWXG if status.st_uid == os.geteuid() else 0
     if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRWXO | group):
+        # Once: a start checks every file before it is used, and listeners may share one.
+        file = (str(path), status.st_ino, status.st_ctime_ns)
+        if file in _warned:
+            return
+        _warned.add(file)
         _log.warning("%s is readable by other users; run chmod 600", path)
 
 

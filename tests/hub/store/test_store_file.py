@@ -85,6 +85,25 @@ def test_an_empty_file_is_refused_and_kept(tmp_path: Path, use: Any) -> None:
     assert (tmp_path / _NAME).stat().st_size == 0
 
 
+@pytest.mark.parametrize("use", [_start, lambda folder: add_client(folder / _NAME, "bob")])
+def test_the_database_of_another_program_is_refused_and_not_changed(
+    tmp_path: Path, use: Any
+) -> None:
+    with closing(sqlite3.connect(tmp_path / _NAME)) as db:
+        db.execute("CREATE TABLE music (title)")
+    before = (tmp_path / _NAME).read_bytes()
+    with pytest.raises(StoreError, match=r"not the database of a hub .*; restore a backup"):
+        use(tmp_path)
+    assert (tmp_path / _NAME).read_bytes() == before
+
+
+def test_a_file_that_was_cut_is_damaged(tmp_path: Path) -> None:
+    _start(tmp_path)
+    _cut(tmp_path / _NAME)
+    with pytest.raises(StoreError, match=r"is damaged \(.*malformed\); restore a backup"):
+        _start(tmp_path)
+
+
 def test_a_write_ahead_log_without_its_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / f"{_NAME}-wal").write_bytes(b"changes")
     with pytest.raises(StoreError, match=r"no such file, but hub\.sqlite3-wal has changes"):

@@ -42,7 +42,7 @@ def test_a_file_of_version_1_is_upgraded_with_everything_in_it(tmp_path: Path) -
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
         with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
-            migrate(fresh, "fresh")
+            migrate(fresh)
             assert _schema(db) == _schema(fresh)
 
 

@@ -87,6 +87,8 @@ def connect(
             f"{path}: {error.strerror}; does the data directory exist, and is it writable?"
         ) from error
     except sqlite3.Error as error:
+        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_CORRUPT:
+            raise _damaged(path, str(error)) from error
         raise StoreError(f"{path}: {error}; is it a hub database, and is it writable?") from error
 
 
@@ -120,7 +122,7 @@ def _create(path: Path) -> None:
     try:
         with closing(sqlite3.connect(name, isolation_level=None)) as db:
             db.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before the first table
-            migrate(db, str(path))
+            migrate(db)
         os.fsync(handle)
         try:
             os.link(name, path)
@@ -148,6 +150,8 @@ def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:
         cached_statements=_STATEMENTS,
     )
     try:
+        if not reader:
+            _check_version(db, path)
         # WAL: the reader on the event loop never waits for the writer's commit. With FULL every
         # commit is synced, and so survives a power failure; NORMAL syncs at checkpoints only.
         db.execute("PRAGMA journal_mode = WAL")
@@ -161,11 +165,26 @@ def _open(path: Path, synchronous: str, reader: bool) -> sqlite3.Connection:
         if reader:  # a bug must not turn a read on the loop into a write that waits for the disk
             db.execute("PRAGMA query_only = ON")
         else:
-            migrate(db, str(path))
+            migrate(db)
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _check_version(db: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreError for a database that this version cannot use, before it is changed."""
+    version: int = db.execute("PRAGMA user_version").fetchone()[0]
+    if version > VERSION:
+        raise StoreError(
+            f"{path}: written by a newer Wirelake (format {version}, supported {VERSION}); "
+            "upgrade Wirelake or restore a backup"
+        )
+    if not version:  # a hub's own file has its version from the first moment on
+        raise StoreError(
+            f"{path}: not the database of a hub (it has no format number, as after `sqlite3 .dump`)"
+            "; restore a backup, or choose another store.path"
+        )
 
 
 # -- at the start of a hub -----------------------------------------------------------------------
@@ -378,14 +397,9 @@ VERSION: Final = len(MIGRATIONS)
 """The version this code writes."""
 
 
-def migrate(db: sqlite3.Connection, path: str) -> None:
-    """Upgrade a file to `VERSION`; raise StoreError for a newer one."""
+def migrate(db: sqlite3.Connection) -> None:
+    """Upgrade a file to `VERSION`."""
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
-        raise StoreError(
-            f"{path}: written by a newer Wirelake (format {version}, supported {VERSION}); "
-            "upgrade Wirelake or restore a backup"
-        )
     for number in range(version, VERSION):
         _run(db, number + 1, MIGRATIONS[number])
 
