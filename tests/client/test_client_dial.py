@@ -140,6 +140,7 @@ async def _other_tls(protocol: str, folder: Path) -> None:
         client = connect(f"{protocol}s://{place}", **options)
         error = await error_of(client.open())
         assert isinstance(error, ConnectionLost)
+        assert f"{protocol}://" in str(error)
         assert place in str(error)
         place = "{}:{}".format(*encrypted.address(protocol))
         client = connect(f"{protocol}s://{place}", **options)
@@ -147,6 +148,10 @@ async def _other_tls(protocol: str, folder: Path) -> None:
         assert isinstance(error, Refused)
         assert f"{place}: untrusted certificate" in str(error)
         assert "with --ca" in error.named({"tls": "--ca"})
+        client = connect(f"{protocol}://{place}", **options, id="ann", token="a token")
+        error = await error_of(client.open())
+        assert isinstance(error, ConnectionLost)
+        assert f"{protocol}s://" in str(error)
 
 
 def test_replies_that_are_no_protocol_of_ours() -> None:
@@ -167,7 +172,7 @@ def test_replies_that_are_no_protocol_of_ours() -> None:
         (ssl.SSLError(1, "x"), WrongServer, "does not use TLS, use esnp://h:9600"),
         (OSError(113, "x"), Unreachable, "h:9600: No route to host"),
         (OSError(), Unreachable, "h:9600: OSError"),
-        (TimeoutError(), Unreachable, "check host, port and firewalls"),
+        (TimeoutError(), Unreachable, "check host, port and firewalls, or use esnp:// if"),
     ],
 )
 def test_errors_of_dialling_have_a_cause(

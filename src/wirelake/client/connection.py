@@ -375,12 +375,23 @@ class ClientConnection(asyncio.Protocol, ABC):
     def end_error(self) -> ConnectionLost:
         """Return the error of calls on a closed connection."""
         return self._foreign or ConnectionLost(
-            f"the connection was closed: {self.reason or 'closed'}"
+            f"the connection was closed: {self.reason or 'closed'}{self._hint}"
         )
 
     def no_reply(self) -> ConnectionLost:
         """Return the error of a call that the end of the connection left without a reply."""
-        return self._foreign or ConnectionLost("the connection ended before the reply arrived")
+        return self._foreign or ConnectionLost(
+            f"the connection ended before the reply arrived{self._hint}"
+        )
+
+    @property
+    def _hint(self) -> str:
+        """Return what to check when the server has closed without sending anything."""
+        # A TLS server may close without an alert: those of asyncio and uvloop do.
+        if self.first_bytes or self.settings.tls is not None:
+            return ""
+        tls = f"{self.protocol}s://"
+        return f"; nothing was received: check the port, and whether the server uses TLS ({tls})"
 
     @property
     def _foreign(self) -> WrongServer | None:

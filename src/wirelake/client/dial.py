@@ -79,8 +79,11 @@ async def dial(
                 lambda: connection, where.host, where.port, ssl=settings.tls
             )
     except TimeoutError as error:
+        # A server without TLS may wait for the rest of what it takes for a frame.
+        plain = f", or use {where.protocol}:// if the server does not use TLS"
         raise Unreachable(
             f"{where.place}: connection timed out; check host, port and firewalls"
+            f"{plain if settings.tls is not None else ''}"
         ) from error
     except OSError as error:
         raise _dial_error(where, settings.tls is not None, error) from error
