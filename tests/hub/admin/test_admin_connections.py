@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ import uvloop
 from tests.hub.admin.admin_client import AdminClient, admin_client, tailing
 from tests.hub.certificates import Certificate, make_certificate
 from tests.hub.running import DEADLINE_S, Running, running, until
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from wirelake.hub.admin.server import _TURN_BYTES
 
 
 @asynccontextmanager
@@ -214,3 +218,39 @@ def test_a_body_that_never_ends_does_not_fail_a_shutdown(caplog: pytest.LogCaptu
 
     asyncio.run(go())
     assert caplog.records == []
+
+
+def test_connections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body in tiny chunks takes the parser long: others go on after each piece of it."""
+    pieces: list[tuple[object, int]] = []
+    parse = H11Protocol.data_received
+
+    def record(connection: H11Protocol, data: bytes) -> None:
+        pieces.append((connection, len(data)))
+        parse(connection, data)
+
+    monkeypatch.setattr(H11Protocol, "data_received", record)
+
+    async def go() -> None:
+        async with _admin() as (_, admin):
+            head = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+            first = await _dial(admin, head + b"1\r\nx\r\n" * 1_000 + b"0\r\n\r\n")
+            second = await _dial(admin, head + b"1\r\nx\r\n" * 1_000 + b"0\r\n\r\n")
+            for reader, writer in (first, second):
+                reply = await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), DEADLINE_S)
+                assert reply.startswith(b"HTTP/1.1 200")
+                # The body was read to its end: the connection takes another request.
+                writer.write(b"GET /readyz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                await asyncio.wait_for(reader.readuntil(b'{"status":"ok"}'), DEADLINE_S)
+            assert max(size for _, size in pieces) <= _TURN_BYTES
+            changes = [one for (one, _), (other, _) in pairwise(pieces) if one is not other]
+            assert len(changes) > 2
+
+            # The head has a limit, also when all of it arrives at once.
+            third = await _dial(admin, b"GET /healthz HTTP/1.1\r\n" + b"a: b\r\n" * 9_000)
+            reply = await asyncio.wait_for(third[0].readline(), DEADLINE_S)
+            assert reply == b"HTTP/1.1 400 Bad Request\r\n"
+            for _, writer in (first, second, third):
+                writer.close()
+
+    asyncio.run(go())
