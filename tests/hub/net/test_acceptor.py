@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from tests.hub.admin.admin_client import admin_client
 from tests.hub.certificates import make_certificate
 from tests.hub.running import DEADLINE_S, LISTENERS, Running, running, until
@@ -131,6 +132,31 @@ _EXPECTED = {
     "TCP_KEEPCNT": 4,
     "TCP_USER_TIMEOUT": 80_000,
 }
+
+
+@pytest.mark.parametrize("protocol", ALL)
+def test_a_stop_while_a_connection_is_made_leaves_it_to_its_end(protocol: str) -> None:
+    async def go() -> None:
+        async with _run(protocol) as it:
+            listener = it.hub.listeners[protocol]
+            acceptor = listener._acceptor
+            assert acceptor is not None
+
+            class Stopping(listener.connection):  # type: ignore[name-defined,misc]
+                def connection_made(self, transport: asyncio.BaseTransport) -> None:
+                    super().connection_made(transport)
+                    acceptor.close()
+
+            listener.connection = Stopping
+            _, writer = await asyncio.open_connection(*it.address(protocol))
+            await until(lambda: bool(it.hub.connections), "it is connected")
+            await until(lambda: not acceptor._connecting, "it is accepted")
+            writer.transport.abort()
+            await until(lambda: it.hub.table.count == 0, "its end is reported")
+
+    # The loop of `wirelake hub`.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(go())
 
 
 @pytest.mark.parametrize("protocol", ALL)

@@ -126,13 +126,15 @@ class Acceptor:
         for each in sockets:
             self._loop.remove_reader(each.fileno())
             each.close()
-        for task in tuple(self._connecting.values()):
-            task.cancel()
+        for protocol in tuple(self._connecting):
+            self.cancel(protocol)
 
     def cancel(self, protocol: asyncio.Protocol) -> None:
-        """End a connection before its TLS handshake is complete."""
+        """End a connection before its TLS handshake is complete; its owner refuses others."""
+        # Without TLS it is connected in this turn of the loop. If the task is cancelled then,
+        # uvloop closes the socket and never reports the end of the connection.
         task = self._connecting.get(protocol)
-        if task is not None:
+        if task is not None and self._tls is not None:
             task.cancel()
 
     # -- accepting ---------------------------------------------------------------------------
