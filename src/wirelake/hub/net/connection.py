@@ -63,6 +63,9 @@ __all__ = ["LINGER_S", "Connection"]
 _log = logging.getLogger(__name__)
 BEFORE_SIGN_ON_BYTES: Final = 4_096
 """Bytes of an incomplete frame that are kept for a connection that has not signed on."""
+_TURN_BYTES_BEFORE_SIGN_ON: Final = 1_024
+"""Bytes that such a connection may have processed in one turn: a sign-on. There may be 256 of one
+address, which would delay all clients by seconds with 16 KB of heartbeats each."""
 _REASON_CHARACTERS: Final = 64
 """Characters of a close reason that the peer chose."""
 _PIECE_BYTES: Final = 1 << 16
@@ -277,7 +280,7 @@ class Connection(asyncio.Protocol):
             return
         # asyncio reads up to 256 KB at once: 64,000 of the smallest frames, which would delay all
         # other connections by 0.3 s. A slice of 16 KB takes about 20 ms.
-        size = self.hub.limits.bytes_per_turn
+        size = self._turn_bytes
         if len(data) > size:
             self._unprocessed = data[size:]
             data = data[:size]
@@ -351,13 +354,21 @@ class Connection(asyncio.Protocol):
         rest, self._unprocessed = self._unprocessed, None
         if rest is None or self.transport.is_closing():
             return
-        size = self.hub.limits.bytes_per_turn
+        size = self._turn_bytes
         if len(rest) > size:
             self._unprocessed = rest[size:]
             self.hub.loop.call_soon(self._next_slice)
         else:
             self.transport.resume_reading()
         self._receive(rest[:size])
+
+    @property
+    def _turn_bytes(self) -> int:
+        """Received bytes that are processed in one turn."""
+        size = self.hub.limits.bytes_per_turn
+        if self.client is None and self.hub.table.is_half_open(self):
+            return min(size, _TURN_BYTES_BEFORE_SIGN_ON)
+        return size
 
     def _receive(self, data: bytes) -> None:
         session = self.session
