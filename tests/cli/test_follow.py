@@ -130,6 +130,9 @@ def test_a_capture_that_ends_too_early(run: Run, traffic: Path, tmp_path: Path) 
     )["connection"]
     found = run("follow", str(cut), str(number))
     assert marks(found)[-1] == ("─", "still open at the end of the capture")
+    assert (
+        found.err == f"wirelake: {cut}: ends within a packet; the result is of what comes before\n"
+    )
 
 
 def test_keys_and_secrets(run: Run, traffic: Path) -> None:

@@ -5,6 +5,7 @@ Users never see a traceback. `WIRELAKE_DEBUG=1` shows the one behind an internal
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -17,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from .completion import prepare
 from .errors import BAD_DATA, BAD_USAGE, INTERRUPTED, CommandError, missing_package, unknown_name
-from .main import COMMANDS, abandon_output, help_text, place_of
+from .main import COMMANDS, OUTPUT_CLOSED, abandon_output, help_text, place_of
 from .signals import ended_by_signals
 
 __all__ = ["TOP", "load", "run"]
@@ -114,6 +115,9 @@ def _explain(error: Exception, args: Sequence[str]) -> tuple[str, int]:
             return str(error), BAD_DATA
         case RegistryError() | AddressError():
             return str(error), BAD_USAGE
+        case OSError(errno=errno.EBADF, filename=None) if sys.__stdout__ is None:
+            abandon_output()  # what is left in the buffer
+            return OUTPUT_CLOSED, BAD_USAGE
         case OSError():
             where = f"{error.filename}: " if error.filename else ""
             return f"{where}{error.strerror or error}", BAD_USAGE

@@ -22,7 +22,8 @@ import click
 from .errors import BAD_DATA
 from .lake.run import STEP_TEXTS
 from .options import Command, Reading, captures, jobs_option, joined, open_option, reading_options
-from .output.text import names_text, print_notice, report_no_messages, spinner
+from .output.sources import CUT_OFF, report_cut_off, report_no_messages, report_other_files
+from .output.text import names_text, print_notice, spinner
 from .read.kernels import prepare_kernels
 
 if TYPE_CHECKING:
@@ -33,10 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Captures", "capture_options"]
 
-_CUT_OFF: Final = "truncated_file"
-"""The fault of a capture that ends within a packet."""
-_MAX_NAMED: Final = 3
-"""Captures that are named each."""
 _REFUSED: Final = {
     "late_file": "another file of its source has its place: read it alone",
     "vanished_file": "it changed or was removed while it was read",
@@ -186,28 +183,25 @@ class Captures:
 
     def _report(self, made: CaptureLake) -> None:
         """Report what is not in the tables."""
-        from wirelake.capture.format.reader import is_capture
         from wirelake.tables.parquet import batches, table
 
         from .read.run import FaultCounter
 
-        others = [file for file in self.files if not is_capture(file)]
         faults = FaultCounter()
         cut_off: dict[str, None] = {}
         for batch in batches(made.root, "faults", columns=("code", "file")):
             faults(batch)
             rows = zip(*(batch.column(name).to_pylist() for name in ("code", "file")), strict=True)
-            cut_off |= dict.fromkeys(str(file) for code, file in rows if code == _CUT_OFF)
-        for file in list(cut_off)[:_MAX_NAMED]:
-            print_notice(f"{file}: ends within a packet; the result is of what comes before")
+            cut_off |= dict.fromkeys(str(file) for code, file in rows if code == CUT_OFF)
+        given = {os.path.abspath(file): file for file in self.files}
+        report_cut_off(given.get(file, file) for file in cut_off)
         faults.report(self.named, all_read=True)
         for each in made.refused:
-            print_notice(f"{each.path}: not read: {_REFUSED.get(each.fault or '', each.fault)}")
-        for file in others:
-            print_notice(f"{file}: not a capture: neither pcap nor pcapng")
-        if others or made.refused:
-            self.code = BAD_DATA
+            name = given.get(str(each.path), each.path)
+            print_notice(f"{name}: not read: {_REFUSED.get(each.fault or '', each.fault)}")
+        self.code = report_other_files(self.files) or (BAD_DATA if made.refused else 0)
+        if self.code:
             return
         coverage = table(made.root, "coverage", columns=("messages",))
         if not any(coverage.column("messages").to_pylist()):
-            report_no_messages(self.name)
+            report_no_messages(self.name, self.files)

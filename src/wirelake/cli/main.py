@@ -12,7 +12,10 @@ from collections.abc import Sequence
 
 from wirelake import __version__
 
-__all__ = ["COMMANDS", "COMPLETE", "help_text", "main"]
+__all__ = ["COMMANDS", "COMPLETE", "OUTPUT_CLOSED", "help_text", "main"]
+
+OUTPUT_CLOSED = "standard output is closed"
+"""The error of a command that prints where nothing can be printed."""
 
 COMPLETE = "_WIRELAKE_COMPLETE"
 """The variable by which a shell asks for completions; click derives its name from the command's."""
@@ -103,6 +106,7 @@ def help_text() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code. An error is one line on standard error."""
     args = list(sys.argv[1:] if argv is None else argv)
+    _reopen_closed()
     try:
         if (not args and COMPLETE not in os.environ) or args[:1] in (["-h"], ["--help"]):
             sys.stdout.write(help_text())
@@ -121,12 +125,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return abandon_output()
     except OSError as error:  # of `--help`; `run` reports those of commands
-        sys.stderr.write(f"wirelake: standard output: {error.strerror}\n")
+        closed = sys.__stdout__ is None
+        reason = OUTPUT_CLOSED if closed else f"standard output: {error.strerror}"
+        sys.stderr.write(f"wirelake: {reason}\n")
         abandon_output()
         return 2
     # The exit code of a shell for SIGINT: 128 and the number of the signal.
     except KeyboardInterrupt:
         return 130
+
+
+def _reopen_closed() -> None:
+    """Give standard streams that are closed (`>&-`) a descriptor of their own.
+
+    Otherwise the next file that is opened would get their number, and what is printed. Output then
+    fails, as it does in other programs; messages are lost.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None or _is_open(number):
+            continue
+        opened = os.open(os.devnull, os.O_RDWR if name == "stderr" else os.O_RDONLY)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        if name != "stdin":  # commands refuse to read it
+            stream = open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+def _is_open(number: int) -> bool:
+    try:
+        os.fstat(number)
+    except OSError:
+        return False
+    return True
 
 
 def _without_click(error: ModuleNotFoundError) -> int:

@@ -417,8 +417,10 @@ def captures(
     """Return the files to read, each once; a folder becomes its captures, source by source.
 
     Unfinished recordings in folders are skipped with a notice, unless `include_open` is set.
-    `standard_input` allows `-`.
+    `standard_input` allows `-`, and pipes.
     """
+    from wirelake.capture.live.inputs import is_live
+
     files: dict[str, str] = {}
     for path in paths:
         if path == "-" and not standard_input:
@@ -428,6 +430,11 @@ def captures(
         if not path.isprintable():
             raise CommandError(
                 f"invalid file name {path!r}; expected printable characters", BAD_USAGE
+            )
+        if not standard_input and is_live(path):
+            raise CommandError(
+                f"{path}: not a file: save what it holds to one first, or use wirelake read",
+                BAD_USAGE,
             )
         folder = Path(path)
         for file in _in_folder(folder, include_open) if folder.is_dir() else [path]:

@@ -26,6 +26,7 @@ from ..errors import BAD_USAGE, CommandError
 from ..live_inputs import find_inputs, live_inputs, open_inputs, report_problems
 from ..main import COMMANDS
 from ..options import CONTEXT, MOST, Reading, follow_option, open_option, reading_options
+from ..output.sources import CUT_OFF, report_cut_off, report_other_files
 from ..output.text import counted, json_text, print_notice, printable, time_text
 
 if TYPE_CHECKING:
@@ -95,13 +96,18 @@ def command(
         if live:
             with live_inputs(lambda: open_inputs(paths, follow=follow), printing=True) as inputs:
                 return _follow_live(inputs, chosen, reading, printer)
+        code = report_other_files(paths)
+        if code and len(paths) == 1:
+            return code
         number = chosen if isinstance(chosen, int) else _connection_at(paths, chosen, reading)
-        printer.print(number, connection_events(paths, number, reading))
+        cut_off: dict[str, None] = {}
+        printer.print(number, connection_events(paths, number, reading, cut_off))
     except ValueError as error:
         raise CommandError(str(error)) from error
     if printer.is_empty:
         raise CommandError(f"no such connection {number}; {_lists(files)}", BAD_USAGE)
-    return 0
+    report_cut_off(cut_off)
+    return code
 
 
 class _Printer:
@@ -285,13 +291,27 @@ def _read_options(reading: Reading) -> ReadOptions:
 
 
 def connection_events(
-    files: list[str], connection: int, reading: Reading
+    files: list[str], connection: int, reading: Reading, cut_off: dict[str, None]
 ) -> Iterator[ConnectionEvent]:
-    """Yield everything about a connection, in order."""
+    """Yield everything about a connection, in order; note the files that end within a packet."""
     from wirelake.columnar.read.parallel import open_windows
 
     with closing(open_windows(files, _read_options(reading))) as windows:
-        yield from events_of(windows, connection)
+        yield from events_of(_noting(windows, cut_off), connection)
+
+
+def _noting(
+    windows: Iterable[Iterable[Item]], cut_off: dict[str, None]
+) -> Iterator[Iterable[Item]]:
+    """Yield windows; note the files that end within a packet."""
+    for window in windows:
+        items = list(window)
+        for table, batch in items:
+            if table == "faults":
+                codes, names = (batch.column(name).to_pylist() for name in ("code", "file"))
+                found = zip(codes, names, strict=True)
+                cut_off |= dict.fromkeys(file for code, file in found if code == CUT_OFF)
+        yield items
 
 
 def events_of(

@@ -56,8 +56,11 @@ def command(
         raise click.UsageError("--save keeps one capture: name one interface")
     if save is not None and rows.output is not None and _same(save, rows.output):
         raise click.UsageError("--save and --output name the same file")
-    from ..read.kernels import prepare_kernels
+    from ..read.kernels import are_ready, prepare_kernels
 
+    if not are_ready():
+        for each in _started(interfaces, reading.given_ports):  # whether it may is known at once
+            each.close()
     # Before anything is captured: what comes while kernels are compiled would be lost.
     prepare_kernels((), live=True)
     from ..read.live import run_live
@@ -69,6 +72,7 @@ def command(
 
         def open_sources() -> list[Listening]:
             sources.extend(_started(interfaces, reading.given_ports))
+            _announce(sources, reading.given_ports)
             if save is not None:  # only now: a capture that could not begin leaves no file
                 sources[0].copy = stack.enter_context(open(save, "xb", buffering=0))
             return sources
@@ -94,10 +98,13 @@ def _started(interfaces: Sequence[str], ports: Sequence[int]) -> list[Listening]
         for each in found:
             each.close()
         raise CommandError(str(error), BAD_USAGE) from None
-    named = ", ".join(f"{each.name} ({each.program})" for each in found)
+    return found
+
+
+def _announce(sources: Sequence[Listening], ports: Sequence[int]) -> None:
+    named = ", ".join(f"{each.name} ({each.program})" for each in sources)
     what = ", ".join(map(str, ports))
     print_notice(f"listening on {named}{f', port {what}' if ports else ''}; press Ctrl-C to stop")
-    return found
 
 
 def _report_dropped(sources: Sequence[Listening]) -> None:

@@ -31,7 +31,6 @@ __all__ = [
     "print_notice",
     "print_table",
     "printable",
-    "report_no_messages",
     "second_progress",
     "spinner",
     "time_text",
@@ -144,13 +143,6 @@ def names_text(names: Sequence[str]) -> str:
     first = Path(names[0]).absolute().name
     more = len(names) - 1
     return f"{first} and {more:,} more" if more else first
-
-
-def report_no_messages(where: str) -> None:
-    """Print that nothing could be decoded, and how to name the protocol."""
-    print_notice(
-        f"no message of a known protocol in {where}; --port PORT=PROTOCOL or --as PROTOCOL names it"
-    )
 
 
 def write_files(folder: str, files: dict[str, str]) -> None:

@@ -11,14 +11,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
+from wirelake.capture.live.inputs import is_live
 from wirelake.columnar.jit import mode
 
 from ..output.text import print_notice, spinner
 
-__all__ = ["SMALL_BYTES", "prepare_kernels"]
+__all__ = ["SMALL_BYTES", "are_ready", "prepare_kernels"]
 
 SMALL_BYTES: Final = 300_000
 """Captures up to this size are read with interpreted kernels, which takes two seconds more."""
@@ -27,13 +27,20 @@ _EXPANSION: Final = 8
 _COMPILE: Final = ("-m", "wirelake.columnar.read.warm")
 
 
+def are_ready() -> bool:
+    """Return whether nothing needs to be compiled, or the user has chosen."""
+    return os.environ.get(mode.VARIABLE) in ("compiled", "interpreted") or mode.is_ready()
+
+
 def prepare_kernels(files: Sequence[str], *, live: bool = False) -> None:
     """Choose between compiled and interpreted kernels for these captures.
 
     `live` inputs may have any size: interpreted kernels would lose packets.
     """
-    if os.environ.get(mode.VARIABLE) in ("compiled", "interpreted") or mode.is_ready():
+    if are_ready():
         return
+    for file in files:
+        _check(file)
     if live or sum(map(_size, files)) > SMALL_BYTES:
         print_notice("first use: compiling the kernels, which takes about a minute")
         with spinner("compiling"):
@@ -50,9 +57,13 @@ def prepare_kernels(files: Sequence[str], *, live: bool = False) -> None:
         )
 
 
+def _check(file: str) -> None:
+    """Raise OSError for a file that cannot be read: it is known before a minute of compiling."""
+    if not is_live(file):
+        with open(file, "rb"):
+            pass
+
+
 def _size(file: str) -> int:
-    try:
-        found = Path(file).stat().st_size
-    except OSError:
-        return 0  # reported when it is read
+    found = os.stat(file).st_size
     return found * _EXPANSION if file.endswith((".gz", ".zst")) else found

@@ -19,7 +19,7 @@ from ..errors import BAD_USAGE
 from ..live_inputs import live_inputs, report_problems
 from ..options import output_format
 from ..output import rows as output
-from ..output.text import counted
+from ..output.text import counted, print_notice
 from . import table_view
 from .run import FaultCounter, MessageCounter, Request, read_options, width_of
 
@@ -54,6 +54,8 @@ def run_live(request: Request, open_sources: Callable[[], Sequence[Input]]) -> i
         return 0
     if inputs.packets:
         messages.report(request, counted(inputs.packets, "packet"))
+    elif not inputs.problems:
+        print_notice("no packet arrived")
     return report_problems(inputs)
 
 

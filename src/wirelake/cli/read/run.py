@@ -20,16 +20,16 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from wirelake.capture.format.reader import is_capture
 from wirelake.columnar.read.parallel import read_windows
 from wirelake.columnar.read.reader import ReadOptions, table_schema
 from wirelake.records.filter import FilterError
 
-from ..errors import BAD_DATA, BAD_USAGE, CommandError
+from ..errors import BAD_USAGE, CommandError
 from ..options import Reading, output_format
 from ..output import rows as output
 from ..output.sorting import RowOrder, sorted_batches
-from ..output.text import byte_progress, counted, names_text, print_notice, report_no_messages
+from ..output.sources import report_no_messages, report_other_files
+from ..output.text import byte_progress, counted, names_text, print_notice
 from . import table_view
 from .options import RowOptions
 
@@ -99,7 +99,7 @@ class MessageCounter:
     def report(self, request: Request, where: str) -> None:
         """Say so if there was no message where the table is made from messages."""
         if not self._count and request.table not in ("packets", "faults", "coverage"):
-            report_no_messages(where)
+            report_no_messages(where, request.files)
 
 
 def run(request: Request) -> int:
@@ -119,19 +119,10 @@ def run(request: Request) -> int:
         raise CommandError(str(error)) from error
     if request.table != "faults":
         faults.report(request.named, all_read=all_read)
-    code = _check_formats(files)
+    code = report_other_files(files)
     if all_read and not code:
         messages.report(request, names_text(request.named))
     return code
-
-
-def _check_formats(files: list[str]) -> int:
-    """Return the exit code: 1 if a file is not a capture, which is reported."""
-    # Damaged bytes in a capture are rows of `faults`; a wrong file is a mistake of the caller.
-    others = [file for file in files if not is_capture(file)]
-    for file in others:
-        print_notice(f"{file}: not a capture: neither pcap nor pcapng")
-    return BAD_DATA if others else 0
 
 
 def read_options(request: Request) -> ReadOptions | None:
