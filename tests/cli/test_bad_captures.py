@@ -124,3 +124,13 @@ def test_a_closed_output(tmp_path: Path, words: tuple[str, ...]) -> None:
     )
     assert found.returncode == 2
     assert found.stderr.splitlines()[-1] == b"wirelake: standard output is closed"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_cannot_be_printed(run: Run, tmp_path: Path, command: str) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.pcap")
+    path.write_bytes(_pcap(1, []))
+    for named in (path, tmp_path):
+        found = run(*_arguments(command, named))
+        assert (found.code, found.out) == (2, "")
+        assert found.err.startswith("wirelake: invalid file name ")

@@ -146,6 +146,22 @@ def test_repeated_packets_do_not_count(tmp_path: Path) -> None:
     assert call_differences(tmp_path, file, shown) == []
 
 
+def test_a_packet_that_repeats_another_and_has_more(tmp_path: Path) -> None:
+    """Wireshark hands over what is new in it."""
+    asked, answer = _of_comet(Heartbeat()), _of_comet(Ok())
+    call = [("c2s", asked), ("s2c", answer)]
+    packets = list(Connection(9620, 50_000, call * 3).packets())
+    packets[6] = list(Connection(9620, 50_000, [call[0], ("s2c", answer * 2)]).packets())[4]
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 262_144, 1)
+    pairs = [(number * 1_000_000, packet) for number, packet in enumerate(packets)]
+    file = _write(tmp_path / "c.pcap", head, pairs)
+    shown = messages_shown(_script(tmp_path), file, *IN_ORDER)
+    assert [m.frame for m in shown] == [4, 5, 6, 7, 8, 9]
+    assert [m.frame for m in shown if "gap" in m.experts] == []
+    assert [m.request_in for m in shown if m.kind == "response"] == [4, 6, 8]
+    assert call_differences(tmp_path, file, shown) == []
+
+
 def test_what_was_not_captured_is_not_matched(simulated: list[Path], tmp_path: Path) -> None:
     """Where packets are missing, a link is missing or right."""
     head, packets = _read(simulated[0])

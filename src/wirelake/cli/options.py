@@ -427,10 +427,6 @@ def captures(
             raise CommandError(
                 "captures cannot be read from standard input: give a FILE", BAD_USAGE
             )
-        if not path.isprintable():
-            raise CommandError(
-                f"invalid file name {path!r}; expected printable characters", BAD_USAGE
-            )
         if not standard_input and is_live(path):
             raise CommandError(
                 f"{path}: not a file: save what it holds to one first, or use wirelake read",
@@ -438,6 +434,10 @@ def captures(
             )
         folder = Path(path)
         for file in _in_folder(folder, include_open) if folder.is_dir() else [path]:
+            if not file.isprintable():
+                raise CommandError(
+                    f"invalid file name {file!r}; expected printable characters", BAD_USAGE
+                )
             # Whatever it is called: its rows would count twice.
             files.setdefault(os.path.realpath(file), file)
     return list(files.values())

@@ -304,10 +304,12 @@ def _noting(
     windows: Iterable[Iterable[Item]], cut_off: dict[str, None]
 ) -> Iterator[Iterable[Item]]:
     """Yield windows; note the files that end within a packet."""
+    import pyarrow as pa
+
     for window in windows:
         items = list(window)
         for table, batch in items:
-            if table == "faults":
+            if table == "faults" and isinstance(batch, pa.RecordBatch):
                 codes, names = (batch.column(name).to_pylist() for name in ("code", "file"))
                 found = zip(codes, names, strict=True)
                 cut_off |= dict.fromkeys(file for code, file in found if code == CUT_OFF)

@@ -208,13 +208,15 @@ end
 
 -- Finds where the bytes of a call of the dissector begin in their stream; returns whether bytes
 -- are missing before them. Wireshark hands over what follows the last bytes that it was given
--- back, or, when there are none and at a gap, the payload of the packet.
-local function locate(stream, raw, first)
+-- back, or, when there are none and at a gap, the payload of the packet: of one that repeats bytes
+-- and has more, only these. `size`: how many bytes it hands over, captured or not.
+local function locate(stream, raw, size, first)
   local before = stream.pending or 0
   stream.pending = 0
   if not first then return false end
   local seq, length = last_value(TCP.seq), last_value(TCP.len)
   if not seq or not length then return false end
+  if before == 0 and size < length then seq = seq + length - size end
   if not stream.at then
     stream.at, stream.done = seq, seq
     return false

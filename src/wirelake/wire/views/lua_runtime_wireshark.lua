@@ -169,7 +169,7 @@ end
 
 -- Where a packet is: its connection, and what is known of the calls in it. `new`: it is dissected
 -- for the first time, after those before it; `complete`: the whole capture was read before.
-local function place_of(made, pinfo, raw, direction)
+local function place_of(made, pinfo, raw, size, direction)
   local private, stream = pinfo.private, last_value(TCP.stream)
   local place = { made = made, frame = pinfo.number, private = private, direction = direction }
   place.first = not private["wirelake.rows"]
@@ -186,7 +186,7 @@ local function place_of(made, pinfo, raw, direction)
   place.time = math.floor(pinfo.rel_ts * 1e9 + 0.5)
   place.connection = connection_of(made, stream, place.time)
   place.stream = place.connection.streams[direction]
-  if locate(place.stream, raw, place.first) then
+  if locate(place.stream, raw, size, place.first) then
     made.gaps[place.frame] = true
     break_off(place.connection, direction, place.time)
   end
@@ -250,7 +250,7 @@ end
 local function dissect(made, tvb, pinfo, tree)
   local raw, at, shown, titles = tvb:raw(), 0, MAX_SHOWN, {}
   local direction = direction_of(made, pinfo)
-  local place = place_of(made, pinfo, raw, direction)
+  local place = place_of(made, pinfo, raw, tvb:reported_len(), direction)
   while at < #raw do
     local stop, problem = scan(made, tvb, raw, at, direction)
     if problem and problem.need and pinfo.can_desegment > 0 and tvb:reported_len() == #raw then
