@@ -166,14 +166,21 @@ def test_unfinished_frames_of_one_address(protocol: str) -> None:
     asyncio.run(go())
 
 
-@pytest.mark.parametrize("protocol", [*LISTENERS, "parcel"])
-def test_what_is_not_signed_on_sends_no_large_frame(protocol: str) -> None:
+_BY_HEAD = ("comet", "esnp", "magline", "tny")
+"""Their sessions know the limit, and refuse a large frame by its first bytes."""
+
+
+@pytest.mark.parametrize(
+    ("protocol", "sent"),
+    [*((each, 30_000) for each in (*LISTENERS, "parcel")), *((each, 64) for each in _BY_HEAD)],
+)
+def test_what_is_not_signed_on_sends_no_large_frame(protocol: str, sent: int) -> None:
     frame = _FRAMES.get(protocol, lambda: bytes.fromhex("7f66000100000000 00000001 0000ffff"))()
 
     async def go() -> None:
         async with running(listeners=[protocol], **{protocol: {"port": 0}}) as it:
             reader, writer = await asyncio.open_connection(*it.address(protocol))
-            writer.write(frame[:30_000])
+            writer.write(frame[:sent])
             with suppress(ConnectionError):
                 await asyncio.wait_for(reader.read(), DEADLINE_S)
             await until(lambda: not it.hub.connections)

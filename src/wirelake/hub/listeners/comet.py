@@ -56,7 +56,7 @@ from wirelake.wire.errors import EncodeError
 from ..auth import read_secret, static_key
 from ..config import ConfigError
 from ..errors import HubError
-from ..net.connection import Connection
+from ..net.connection import BEFORE_SIGN_ON_BYTES, Connection
 from ..net.listener import Listener
 from ..pubsub.notifications import Notification
 
@@ -167,8 +167,13 @@ class CometConnection(Connection):
         self._resend_from = 0.0
 
     def make_session(self, now: float) -> ServerSession:
-        """Return the server's session, with a new key."""
-        return ServerSession(self.listener.options, server_key=self.listener.fresh_key(), now=now)
+        """Return the server's session, with a new key; it accepts only small frames at first."""
+        key = self.listener.fresh_key()
+        session = ServerSession(self.listener.options, server_key=key, now=now)
+        # By the length of its first frame, a peer that speaks TLS or ESNP learns at once that it
+        # does not speak to its server.
+        session.frame_limit = BEFORE_SIGN_ON_BYTES
+        return session
 
     @property
     def may_receive(self) -> bool:

@@ -58,7 +58,7 @@ from .context import HubContext
 if TYPE_CHECKING:
     from wirelake.capture.format.items import Direction
 
-__all__ = ["LINGER_S", "Connection"]
+__all__ = ["BEFORE_SIGN_ON_BYTES", "LINGER_S", "Connection"]
 
 _log = logging.getLogger(__name__)
 BEFORE_SIGN_ON_BYTES: Final = 4_096

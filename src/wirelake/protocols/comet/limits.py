@@ -17,6 +17,7 @@ from .arguments import is_id
 from .layout import CONTENT_OVERHEAD, Dialect, Notification, Ok, Reply, TopicList
 
 __all__ = [
+    "MAX_FRAME",
     "SEND_COUNT",
     "SEND_FRAME",
     "ClientOptions",
@@ -30,9 +31,11 @@ __all__ = [
     "topics_fit",
 ]
 
+MAX_FRAME: Final = 65_535
+"""Bytes after the length that we read (rule 2)."""
 SEND_FRAME: Final = 32_767
 """Bytes after the length that we send: peers that read the length as signed still accept it (rule
-2). We read up to 65535."""
+2)."""
 SEND_COUNT: Final = 127
 """Items in a list that we send: peers that read the count as signed still accept it (rule 2)."""
 

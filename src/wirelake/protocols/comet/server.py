@@ -50,7 +50,7 @@ from .layout import (
     Reply,
     ReportEnviron,
 )
-from .limits import ServerOptions, page
+from .limits import MAX_FRAME, ServerOptions, page
 from .sealing import (
     MAX_SEALED,
     ContentSealer,
@@ -111,6 +111,9 @@ class ServerSession(Endpoint):
         self._listed = False
         self._sealer: ContentSealer | HipushContent | None = None
         self._key_log = ""
+        self.frame_limit = MAX_FRAME
+        """Bytes after the length that a frame may have. A hub accepts only small frames before it
+        accepts the sign-on, which resets it."""
         self.timers.set("auth", now + self.options.auth_deadline_s)
         self.timers.set("idle", now + self.options.idle_limit_s)
 
@@ -177,6 +180,7 @@ class ServerSession(Endpoint):
         key = self._key.encrypt_key if self._key is not None else b""
         answer = self._encode(AuthSuccess(encrypt_key=key))
         self._must("accept")
+        self.frame_limit = MAX_FRAME
         self.client_id = command.client_id
         # A copy: the frame may be a slice that keeps a much larger buffer alive.
         self._auth_frame, self._auth_success_frame = bytes(memoryview(frame)), answer
@@ -290,7 +294,7 @@ class ServerSession(Endpoint):
         if self._final_error is not None:
             return None, end  # everything after a fatal error is discarded
         try:
-            found: tuple[Any, int] = self._codec.decode_frame_c2s(buf, pos, end)
+            found: tuple[Any, int] = self._codec.decode_frame_c2s(buf, pos, end, self.frame_limit)
         except DecodeError as error:
             if self._current is None:
                 raise
