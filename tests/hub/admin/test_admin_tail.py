@@ -117,6 +117,24 @@ async def _bad_filter() -> None:
         assert not it.hub.tap.active
 
 
+def test_head_has_an_end() -> None:
+    asyncio.run(_head())
+
+
+async def _head() -> None:
+    async with running() as it, admin_client(it.hub) as admin:
+        reader, writer = await asyncio.open_connection(*admin.address)
+        common = f"HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {admin.token}\r\n"
+        writer.write(f"HEAD /v1/tail {common}\r\n".encode())
+        # Answered when the first one is over.
+        writer.write(f"GET /healthz {common}Connection: close\r\n\r\n".encode())
+        async with asyncio.timeout(DEADLINE_S):
+            answers = await reader.read()
+        assert answers.count(b"HTTP/1.1 200 OK") == 2
+        assert b"text/event-stream" in answers
+        writer.close()
+
+
 def test_readers_are_few() -> None:
     asyncio.run(_few())
 

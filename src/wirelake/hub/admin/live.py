@@ -58,6 +58,8 @@ async def tail(request: Request) -> Response:
     with_bytes = bool(number(request, "bytes", 0, 1))
     text = request.query_params.get("filter", "")
     chosen = _filter(text) if text.strip() else None
+    if request.method == "HEAD":  # the headers, without a reader that never gets a message
+        return Response(media_type=_Stream.media_type)
     readers: set[TailReader] = request.app.state.readers
     if len(readers) >= hub.limits.tail_watchers:
         raise HubError("too_busy", f"maximum of {hub.limits.tail_watchers} readers reached")
