@@ -15,7 +15,7 @@ from wirelake.tables.report.report import (
     Overview,
     Report,
     Target,
-    Topic,
+    Worst,
     make_report,
 )
 from wirelake.tables.report.report import Protocol as Row
@@ -50,7 +50,7 @@ def test_nothing_is_wrong() -> None:
     found = report(
         protocols=[zeros(Row, calls=3, answered=3)],
         targets=[zeros(Target, target="auth", calls=3, p50_ns=1_000_000, p99_ns=2_000_000)],
-        topics=[zeros(Topic, topic="@a", published=4, sent=4, acked=4)],
+        worst_topic=Worst("comet", "@a", 0, 4, 0, 4),
         coverage=[zeros(Coverage, span_bytes=100, new_bytes=100, decoded_bytes=100)],
     )
     assert texts(found) == [
@@ -65,11 +65,8 @@ def test_nothing_is_wrong() -> None:
 def test_what_is_wrong_is_named_with_its_place() -> None:
     found = report(
         protocols=[zeros(Row, calls=100, failed=2, lost=1)],
-        targets=[
-            zeros(Target, target="a", calls=90, p50_ns=None, p99_ns=None, failed=1),
-            zeros(Target, target="b", calls=10, p50_ns=None, p99_ns=None, failed=1, lost=1),
-        ],
-        topics=[zeros(Topic, topic=None, published=10, unacked=1, unsent=1)],
+        worst_target=Worst("comet", "b", 2, 10, 3, 100),
+        worst_topic=Worst("comet", None, 2, 10, 2, 10),
         faults=[zeros(Fault, code="truncated_file")],
         coverage=[
             zeros(Coverage, span_bytes=1_000, gap_bytes=10, new_bytes=990, faulty_bytes=100),
@@ -126,3 +123,29 @@ def test_of_a_lake(lake: Path) -> None:
     assert summary.text == f"{open_points} points need attention."
     calls = sum(row.calls for row in found.protocols)
     assert any(f"of {calls:,} calls failed" in each.text for each in findings)
+
+
+def test_short_lists_do_not_change_the_verdict(lake: Path) -> None:
+    with open_lake(lake) as db:
+        short, whole = (make_report(db, top=top) for top in (1, 1_000_000))
+    assert len(short.topics) == 1 < len(whole.topics)
+    # The slowest target is the first one with a response, which a short list may not have.
+    said = [
+        [each for each in verdict(found) if "slowest" not in each.text] for found in (short, whole)
+    ]
+    assert said[0] == said[1]
+    target, topic = whole.worst_target, whole.worst_topic
+    assert target is not None
+    assert topic is not None
+    assert target.all_wrong == sum(row.failed + row.lost for row in whole.protocols)
+    assert target.all_total == sum(row.calls for row in whole.targets)
+    assert target.wrong == max(row.failed + row.lost for row in whole.targets)
+    assert (target.name, target.total) in [
+        (row.target, row.calls) for row in whole.targets if row.failed + row.lost == target.wrong
+    ]
+    assert topic.all_wrong == sum(row.unacked + row.unsent for row in whole.topics)
+    assert topic.all_total == sum(row.published for row in whole.topics)
+    assert (topic.name, topic.wrong, topic.total) in [
+        (row.topic, row.unacked + row.unsent, row.published) for row in whole.topics
+    ]
+    assert topic.wrong == max(row.unacked + row.unsent for row in whole.topics)

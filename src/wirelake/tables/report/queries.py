@@ -29,6 +29,8 @@ __all__ = [
     "targets",
     "topics",
     "traffic",
+    "worst_target",
+    "worst_topic",
 ]
 
 MINUTE_NS: Final = 60_000_000_000
@@ -264,6 +266,24 @@ def targets(scope: Scope) -> str:
     """
 
 
+def worst_target(scope: Scope) -> str:
+    """Query the target with the most failed and lost calls, of all: at most one row."""
+    return f"""
+        SELECT protocol, target AS name, sum(wrong)::BIGINT AS wrong, sum(calls)::BIGINT AS total,
+            (sum(sum(wrong)) OVER ())::BIGINT AS all_wrong,
+            (sum(sum(calls)) OVER ())::BIGINT AS all_total
+        FROM (
+            SELECT protocol, target, calls, 0 AS wrong FROM latency_minutes
+            WHERE {scope.contains("minute_ns")}
+            UNION ALL BY NAME
+            SELECT protocol, target, if(what = 'failed', 0, errors) AS calls,
+                if(what = 'unknown', 0, errors) AS wrong
+            FROM error_minutes
+            WHERE what IN ('failed', 'lost', 'unknown') AND {scope.contains("minute_ns")}
+        ) GROUP BY ALL ORDER BY 3 DESC, 4 DESC, 1, 2 LIMIT 1
+    """
+
+
 def _latencies(scope: Scope) -> str:
     """Query calls by step and bucket."""
     if not scope.by_minute:
@@ -318,6 +338,19 @@ def topics(scope: Scope) -> str:
             AND funnels.topic IS NOT DISTINCT FROM latencies.topic
         ORDER BY published - acked DESC, published DESC, funnels.protocol, funnels.topic
         LIMIT {scope.top}
+    """
+
+
+def worst_topic(scope: Scope) -> str:
+    """Query the topic with the most deliveries that are not acknowledged, of all: at most one
+    row."""
+    return f"""
+        SELECT protocol, topic AS name, sum(unacked + unsent)::BIGINT AS wrong,
+            sum(deliveries - orphans)::BIGINT AS total,
+            (sum(sum(unacked + unsent)) OVER ())::BIGINT AS all_wrong,
+            (sum(sum(deliveries - orphans)) OVER ())::BIGINT AS all_total
+        FROM delivery_minutes WHERE {scope.contains("minute_ns")}
+        GROUP BY ALL ORDER BY 3 DESC, 4 DESC, 1, 2 LIMIT 1
     """
 
 

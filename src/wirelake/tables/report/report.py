@@ -158,6 +158,20 @@ class Topic(msgspec.Struct, frozen=True):
     p99_ns: int | None
 
 
+class Worst(msgspec.Struct, frozen=True):
+    """The target or topic where most went wrong; the lists may not have it."""
+
+    protocol: str | None
+    name: str | None
+    wrong: int
+    """Failed and lost calls, or deliveries that are not acknowledged."""
+    total: int
+    """Calls, or deliveries that were sent or should have been."""
+    all_wrong: int
+    """The same of all targets or topics."""
+    all_total: int
+
+
 class Client(msgspec.Struct, frozen=True):
     """Problems of a client."""
 
@@ -288,6 +302,10 @@ class Report(msgspec.Struct, frozen=True):
     coverage: list[Coverage]
     command: list[str] = []
     """The command that queries the same tables, without its query; empty if unknown."""
+    worst_target: Worst | None = None
+    """Null without calls."""
+    worst_topic: Worst | None = None
+    """Null without deliveries."""
 
 
 def end_of_messages(db: duckdb.DuckDBPyConnection) -> int | None:
@@ -336,6 +354,8 @@ def make_report(
         connections=_rows(db, queries.connections(scope), Connections),
         coverage=_rows(db, queries.coverage(scope), Coverage),
         command=list(command),
+        worst_target=_first(db, queries.worst_target(scope), Worst),
+        worst_topic=_first(db, queries.worst_topic(scope), Worst),
     )
 
 
@@ -356,6 +376,10 @@ def _rows(db: duckdb.DuckDBPyConnection, query: str, kind: type[_Row]) -> list[_
     names = [column[0] for column in result.description or ()]
     rows: list[tuple[Any, ...]] = result.fetchall()
     return [msgspec.convert(dict(zip(names, row, strict=True)), kind) for row in rows]
+
+
+def _first(db: duckdb.DuckDBPyConnection, query: str, kind: type[_Row]) -> _Row | None:
+    return next(iter(_rows(db, query, kind)), None)
 
 
 def _floor(ns: int | None) -> int | None:

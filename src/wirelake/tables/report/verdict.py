@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from .report import Report, Target
+from .report import Report
 from .sheets import bytes_text, count_text, duration_text, name_text, share_text, target_text
 
 __all__ = ["Finding", "Level", "verdict"]
@@ -59,12 +59,12 @@ def _calls(report: Report) -> Iterator[Finding]:
     if not wrong:
         yield Finding("good", f"None of {_counted(calls, 'call')} failed or was lost.")
     else:
-        worst = max(report.targets, key=lambda row: row.failed + row.lost, default=None)
+        worst = report.worst_target
         where = ""
-        if worst is not None and worst.failed + worst.lost:
+        if worst is not None and worst.wrong:
             where = (
-                f", most often at {_target(worst)}"
-                f" ({count_text(worst.failed + worst.lost)} of {count_text(worst.calls)})"
+                f", most often at {_target(worst.protocol, worst.name)}"
+                f" ({count_text(worst.wrong)} of {count_text(worst.total)})"
             )
         parts = [(failed, "failed"), (lost, "got no response")]
         (first, what), *more = [(count, words) for count, words in parts if count]
@@ -79,28 +79,26 @@ def _calls(report: Report) -> Iterator[Finding]:
         slowest = answered[0]
         yield Finding(
             "good",
-            f"The slowest target is {_target(slowest)}:"
+            f"The slowest target is {_target(slowest.protocol, slowest.target)}:"
             f" p50 {duration_text(slowest.p50_ns)}, p99 {duration_text(slowest.p99_ns)}.",
         )
 
 
 def _deliveries(report: Report) -> Iterator[Finding]:
-    published = sum(row.published for row in report.topics)
-    missing = sum(row.unacked + row.unsent for row in report.topics)
-    if not published:
+    worst = report.worst_topic
+    if worst is None or not worst.all_total:
         return
-    if not missing:
+    if not worst.all_wrong:
         yield Finding(
-            "good", f"No delivery of {count_text(published)} is known to be unacknowledged."
+            "good", f"No delivery of {count_text(worst.all_total)} is known to be unacknowledged."
         )
         return
-    worst = max(report.topics, key=lambda row: row.unacked + row.unsent)
-    where = "without a topic" if worst.topic is None else f"of topic {name_text(worst.topic)}"
+    where = "without a topic" if worst.name is None else f"of topic {name_text(worst.name)}"
     yield Finding(
-        _level(missing, published),
-        f"{count_text(missing)} of {_counted(published, 'delivery', 'deliveries')}"
-        f" were not acknowledged or never sent ({share_text(missing, published)}), most often"
-        f" {where} ({count_text(worst.unacked + worst.unsent)}).",
+        _level(worst.all_wrong, worst.all_total),
+        f"{count_text(worst.all_wrong)} of {_counted(worst.all_total, 'delivery', 'deliveries')}"
+        f" were not acknowledged or never sent ({share_text(worst.all_wrong, worst.all_total)}),"
+        f" most often {where} ({count_text(worst.wrong)}).",
     )
 
 
@@ -132,8 +130,8 @@ def _bytes(report: Report) -> Iterator[Finding]:
         )
 
 
-def _target(row: Target) -> str:
-    return f"{name_text(row.protocol)} {target_text(row.protocol, row.target)}"
+def _target(protocol: str | None, target: str | None) -> str:
+    return f"{name_text(protocol)} {target_text(protocol, target)}"
 
 
 def _level(part: int, whole: int) -> Level:
