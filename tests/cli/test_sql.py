@@ -146,6 +146,31 @@ def test_a_damaged_kept_lake(run: Run, traffic: Path, tmp_path: Path) -> None:
     assert run("sql", str(capture), QUERY, "--keep") == wanted
 
 
+def test_kept_for_the_parent_folder(
+    run: Run, traffic: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    below = tmp_path / "captures" / "below"
+    below.mkdir(parents=True)
+    shutil.copy(min(traffic.glob("*.pcap")), below.parent)
+    monkeypatch.chdir(below)
+    assert run("sql", "..", QUERY, "--keep").code == 0
+    assert list(below.iterdir()) == []
+    assert (tmp_path / "captures.lake").is_dir()
+
+
+def test_keys_from_a_pipe_are_refused(run: Run, traffic: Path, keys: list[str]) -> None:
+    # They would be read once; a second source of captures would stay sealed without a word.
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, Path(keys[1]).read_bytes()[:1000])
+        os.close(writer)
+        found = run("sql", str(traffic), QUERY, "--keys", f"/dev/fd/{reader}")
+    finally:
+        os.close(reader)
+    assert (found.code, found.out) == (2, "")
+    assert found.err == f"wirelake: /dev/fd/{reader}: keys are read several times: give a file\n"
+
+
 # -- bad input -------------------------------------------------------------------------------------
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +24,7 @@ from wirelake.tables.parquet import table
 from wirelake.tables.paths import PUBLIC_TABLES, DamagedError, LakeError
 from wirelake.tables.query import named_tables, open_lake
 from wirelake.tables.report.report import make_report
+from wirelake.tables.snapshot import sealed
 from wirelake.traffic import simulate
 
 pytestmark = pytest.mark.slow
@@ -247,3 +250,101 @@ def test_a_capture_that_changes_while_it_is_read_is_not_kept(
     with pytest.raises(LakeError, match="has changed while it was read"):
         keep_of(capture)
     assert [each.name for each in capture.parent.iterdir()] == [capture.name]
+
+
+# -- beside the captures ---------------------------------------------------------------------------
+
+
+def test_a_lake_that_another_process_kept_meanwhile_stays(
+    capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, others = capture_lake._make, []
+
+    def slow(*given: Any) -> CaptureLake:
+        found = make(*given)
+        if not others:
+            others.append(None)
+            others.append(keep_of(capture))
+            others.append(root_of(capture).stat().st_ino)
+        return found
+
+    monkeypatch.setattr(capture_lake, "_make", slow)
+    assert keep_of(capture) == others[1]
+    # The other process may read it just now.
+    assert root_of(capture).stat().st_ino == others[2]
+    assert len(list(capture.parent.iterdir())) == 2
+
+
+def test_what_a_killed_process_leaves_is_removed(capture: Path) -> None:
+    folders = [
+        capture.with_name(f".{root_of(capture).name}-{end}") for end in ("dead0000", "runs_000")
+    ]
+    for each in (*folders, capture.with_name(f".{capture.name}-other000")):
+        (each / "new" / "_log").mkdir(parents=True)
+    with holding(folders[1]):
+        keep_of(capture)
+    assert sorted(each.name for each in capture.parent.iterdir()) == sorted(
+        [folders[1].name, f".{capture.name}-other000", capture.name, root_of(capture).name]
+    )
+
+
+@contextmanager
+def holding(folder: Path) -> Iterator[None]:
+    """Lock a folder as the process does that makes a lake in it."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)
+
+
+@pytest.mark.parametrize(
+    ("mode", "keys_mode", "wanted"),
+    [(0o644, 0o644, 0o755), (0o600, 0o644, 0o700), (0o644, 0o600, 0o700), (0o640, 0o644, 0o750)],
+)
+def test_who_may_not_read_the_captures_may_not_read_the_lake(
+    capture: Path, tmp_path: Path, mode: int, keys_mode: int, wanted: int
+) -> None:
+    log = tmp_path / "tap.keys"
+    log.touch()
+    log.chmod(keys_mode)
+    capture.chmod(mode)
+    before = os.umask(0o022)
+    try:
+        keep_of(capture, keys=(str(log),))
+    finally:
+        os.umask(before)
+    assert oct(stat.S_IMODE(root_of(capture).stat().st_mode)) == oct(wanted)
+    assert kept_of(capture, keys=(str(log),)) is not None
+
+
+def test_a_lake_of_another_user_is_not_used(capture: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_of(capture)
+    other = os.stat_result((*os.stat(root_of(capture))[:4], 12_345, *os.stat(root_of(capture))[5:]))
+    real = Path.stat
+    monkeypatch.setattr(
+        Path, "stat", lambda path, **how: other if path == root_of(capture) else real(path, **how)
+    )
+    with pytest.raises(LakeError, match="belongs to another user"):
+        kept_of(capture)
+
+
+def test_a_lake_of_a_newer_version_is_replaced_only_if_it_was_kept(
+    capture: Path, files: list[str]
+) -> None:
+    root = keep_of(capture).root
+
+    def make_newer() -> None:
+        record = root / "_log" / f"{0:020}.json"
+        found = msgspec.json.decode(record.read_bytes())
+        del found["checksum"]
+        record.write_bytes(sealed(msgspec.json.encode(found | {"format": found["format"] + 1})))
+
+    make_newer()
+    assert kept_of(capture) is None
+    shutil.rmtree(root)
+    run_here(root, Path(files[0]).parent, settle_s=0)
+    make_newer()
+    with pytest.raises(LakeError, match="not a lake created by --keep"):
+        kept_of(capture)

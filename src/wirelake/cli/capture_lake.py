@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from .errors import BAD_DATA
+from .errors import BAD_DATA, BAD_USAGE, CommandError
 from .lake.run import STEP_TEXTS
 from .options import Command, Reading, captures, jobs_option, joined, open_option, reading_options
 from .output.sources import CUT_OFF, report_cut_off, report_no_messages, report_other_files
@@ -68,6 +68,10 @@ class Captures:
     ):
         if keep and len(files) > 1:
             raise click.UsageError("--keep needs one FILE, or the folder of several")
+        for key in reading.keys:
+            if os.path.exists(key) and not os.path.isfile(key):
+                # Each source of captures is decoded on its own, maybe by another process.
+                raise CommandError(f"{key}: keys are read several times: give a file", BAD_USAGE)
         self.named = files
         """Files and folders as they were given."""
         self.files = captures(files, include_open=include_open)
@@ -138,7 +142,9 @@ class Captures:
         if len(self.named) > 1:
             return None
         named = Path(self.named[0]).absolute()
-        return named.with_name(named.name + SUFFIX)
+        if named.name in ("", ".."):  # not the name of a folder
+            named = named.resolve()
+        return named.with_name(named.name + SUFFIX) if named.name else None
 
     def _kept(self, settings: Settings) -> CaptureLake | None:
         """Return the lake beside the captures; None if there is none that can be used."""

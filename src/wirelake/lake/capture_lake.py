@@ -11,20 +11,27 @@ A kept lake has all tables. The record of its first commit says what it was made
 settings, keys, and of each capture its size, inode and times. Only a lake for which all of it still
 holds is used again, after its files were compared with their checksums. So whatever happens to a
 capture, its old rows are never shown; at worst a lake is made in vain.
+
+It lies beside the captures, where others may look and write. Only who may read the captures and the
+keys may read it, and one of another user is used only if the captures are that user's as well.
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
+import json
 import math
 import os
+import re
 import shutil
+import stat
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -84,9 +91,16 @@ def kept(
 ) -> CaptureLake | None:
     """Return the kept lake of captures; None if there is none, or an old one.
 
-    Raises DamagedError if it cannot be used, LakeError if the folder is something else.
+    Raises DamagedError if it cannot be used, LakeError if the folder is something else, or of
+    another user.
     """
-    return _usable(root, _origin(files, settings, keys)) if root.exists() else None
+    if not root.exists():
+        return None
+    _check_owner(root, files)
+    try:
+        return _usable(root, _origin(files, settings, keys))
+    except PermissionError as error:
+        raise LakeError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def keep(
@@ -100,18 +114,12 @@ def keep(
 ) -> CaptureLake:
     """Make a lake and keep it; it replaces an old one when it is complete. Raises LakeError."""
     origin = _origin(files, settings, keys)
-    try:
-        folder = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
-    except OSError as error:
-        raise LakeError(f"{root}: cannot be created: {error.strerror}") from error
-    try:
+    with _work_folder(root) as folder:
         made = _make(folder / "new", files, settings, keys, workers, on_step, {_ORIGIN: origin})
         if _origin(files, settings, keys) != origin:
             raise LakeError("a capture has changed while it was read; run again")
-        _replace(root, made.root)
-        return made._replace(root=root)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _limit_access(made.root, (*files, *keys))
+        return _placed(root, made, origin)
 
 
 # -- making ------------------------------------------------------------------------------------
@@ -208,19 +216,37 @@ def _sources(folder: str) -> list[Path]:
 def _usable(root: Path, origin: Mapping[str, Any]) -> CaptureLake | None:
     """Return a kept lake if it was made of just this."""
     log = Log(root)
-    if not log.exists():
+    made_of = _made_of(log)
+    if made_of is None:
         raise LakeError(f"{root}: not a lake created by --keep; move it away")
+    if made_of != origin:
+        return None
     try:
-        made_of = next(log.records()).figures.get(_ORIGIN)
-        if made_of == origin:
-            return _checked(log, len(origin["files"]))
+        return _checked(log, len(origin["files"]))
     except NewerError:
         return None
     except LakeError as error:
-        raise DamagedError(f"{error}; or delete {root}: it is created again") from error
-    if made_of is None:
-        raise LakeError(f"{root}: not a lake created by --keep; move it away")
-    return None
+        raise _damaged(root, error) from error
+
+
+def _made_of(log: Log) -> Any:
+    """Return what a kept lake was made of; None for any other folder."""
+    try:
+        first = next(log.records(), None)
+    except DamagedError as error:
+        raise _damaged(log.layout.root, error) from error
+    except NewerError:
+        # Whatever else has changed: a lake of a run must not be replaced.
+        with suppress(ValueError, AttributeError, OSError):
+            return json.loads(log.layout.record(0).read_bytes()).get("figures", {}).get(_ORIGIN)
+        return None
+    except LakeError:  # old commits of a lake of a run have expired
+        return None
+    return None if first is None else first.figures.get(_ORIGIN)
+
+
+def _damaged(root: Path, error: LakeError) -> DamagedError:
+    return DamagedError(f"{error}; or delete {root}: it is created again")
 
 
 def _checked(log: Log, count: int) -> CaptureLake:
@@ -234,15 +260,82 @@ def _checked(log: Log, count: int) -> CaptureLake:
     return CaptureLake(log.layout.root, tuple(each for each in inputs if each.fault is not None))
 
 
-def _replace(root: Path, new: Path) -> None:
-    """Give a lake its name. An old one is moved to the folder of the new one."""
+# -- the folder beside the captures --------------------------------------------------------------
+
+
+def _check_owner(root: Path, files: Sequence[str]) -> None:
+    """Raise LakeError if a lake is of somebody who could not change the captures anyway."""
+    # In a folder where everybody may create files, such as /tmp, it could show anything.
+    trusted = {0, os.geteuid(), *(os.stat(file).st_uid for file in files)}
+    if root.stat().st_uid not in trusted:
+        raise LakeError(f"{root}: belongs to another user; move it away")
+
+
+def _limit_access(root: Path, files: Iterable[str]) -> None:
+    """Let nobody read a lake who may not read all that it was made of."""
+    lake = root.stat()
+    allowed = lake.st_mode
+    for file in files:
+        found = os.stat(file)
+        if not found.st_mode & stat.S_IROTH:
+            allowed &= ~stat.S_IRWXO
+        # To another group than that of the lake a file is what it is to others.
+        by_group = stat.S_IRGRP if found.st_gid == lake.st_gid else stat.S_IROTH
+        if not found.st_mode & by_group:
+            allowed &= ~stat.S_IRWXG
+    root.chmod(stat.S_IMODE(allowed))
+
+
+@contextmanager
+def _work_folder(root: Path) -> Iterator[Path]:
+    """Create a folder beside a lake that is removed when the context ends. Raises LakeError."""
+    try:
+        _sweep(root)
+        folder = Path(tempfile.mkdtemp(prefix=f".{root.name}-", dir=root.parent))
+    except OSError as error:
+        raise LakeError(f"{root}: cannot be created: {error.strerror}") from error
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        # Some network file systems have no locks; there nothing is swept, either.
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(opened)
+
+
+def _sweep(root: Path) -> None:
+    """Remove the folders of processes that were killed: the kernel has released their locks."""
+    name = re.compile(re.escape(f".{root.name}-") + r"\w{8}")
+    for folder in [each for each in root.parent.iterdir() if name.fullmatch(each.name)]:
+        with suppress(OSError):
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # An empty one may be of a process that is about to lock it.
+                if any(folder.iterdir()):
+                    shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(opened)
+
+
+def _placed(root: Path, made: CaptureLake, origin: Mapping[str, Any]) -> CaptureLake:
+    """Give a lake its name, and return it. An old one is moved to the folder of the new one.
+
+    If another process has kept the same meanwhile, that one stays: it may be read just now.
+    """
     for attempt in range(_ATTEMPTS):
         try:
-            new.rename(root)
+            made.root.rename(root)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            root.rename(new.with_name(f"old-{attempt}"))
+            with suppress(DamagedError):
+                same = _usable(root, origin)
+                if same is not None:
+                    return same
+            root.rename(made.root.with_name(f"old-{attempt}"))
         else:
-            return
+            return made._replace(root=root)
     raise LakeError(f"{root}: another process replaces it as well; run again")
