@@ -23,7 +23,6 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Final, NamedTuple
@@ -79,14 +78,33 @@ _TIMES: Final = (
 """Time columns: those of the first group that a table has any of."""
 
 
-def _detach(buffer: pa.BufferedOutputStream) -> None:
-    """Write what is in a buffer. Its destructor would close the file, and print what fails then."""
-    try:
-        buffer.detach()
-    except OSError:
-        with suppress(OSError):
-            buffer.close()
-        raise
+class _OpenFile:
+    """An open file as Arrow writes to it: it stays open, and gets nothing more after an error.
+
+    Arrow's objects write what they still have when they are deleted, and close the file. After an
+    error that would end an incomplete file as if it were complete; and had the buffer let go of the
+    file before, the process would crash.
+    """
+
+    closed = False
+
+    def __init__(self, file: BinaryIO):
+        self._file: BinaryIO | None = file
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        if self._file is not None:
+            self._file.write(data)
+
+    def flush(self) -> None:
+        """Do nothing: the caller's file has a buffer of its own."""
+
+    def close(self) -> None:
+        """Do nothing: the file is the caller's."""
+
+    def abandon(self) -> None:
+        """Ignore what is written from here on."""
+        self._file = None
 
 
 class ParquetOut:
@@ -110,10 +128,11 @@ class ParquetOut:
         """What the thread writes."""
         self._pending: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
+        self._file = None if isinstance(out, str | os.PathLike) else _OpenFile(out)
         self._out = (
             os.fspath(out)
             if isinstance(out, str | os.PathLike)
-            else pa.BufferedOutputStream(pa.PythonFile(out, "w"), _BUFFER_BYTES)
+            else pa.BufferedOutputStream(pa.PythonFile(self._file, "w"), _BUFFER_BYTES)
         )
         self._writer: pq.ParquetWriter | None = None
 
@@ -129,9 +148,12 @@ class ParquetOut:
         """Finish the file. A file that was open stays open."""
         try:
             self._finish()
-        finally:
             if not isinstance(self._out, str):
-                _detach(self._out)
+                self._out.close()
+        except BaseException:
+            if self._file is not None:
+                self._file.abandon()
+            raise
 
     def _finish(self) -> None:
         try:
