@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,23 @@ def test_a_cache_that_cannot_be_written_is_replaced(
     assert mode.is_ready()
     assert mode.kernel_folder() == temporary_cache_folder() / "kernels"
     assert mode.kernel_folder().is_relative_to(tmp_path)
+
+
+def test_nobody_else_may_write_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machine code in it is run."""
+    cache = tmp_path / "home" / "cache"
+    monkeypatch.setenv("WIRELAKE_CACHE", str(cache))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = os.umask(0)
+    try:
+        assert mode.kernel_folder() == cache / "kernels"
+    finally:
+        os.umask(before)
+    for folder in (cache / "kernels", cache, cache.parent):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (cache / "kernels").chmod(0o777)
+    assert mode.kernel_folder() == temporary_cache_folder() / "kernels"
 
 
 def test_compiled_kernels_are_used_from_then_on(

@@ -30,7 +30,7 @@ import msgspec
 
 from wirelake.columnar.jit.mode import chosen_folder
 from wirelake.tables.paths import absolute_path
-from wirelake.wire.generate.dynamic import cache_folder
+from wirelake.wire.generate.dynamic import cache_folder, others_may_write
 
 from .spark.java import OLDEST, JavaError, find_java, java_home
 from .spark.session import reason, session
@@ -208,6 +208,8 @@ def caches() -> Iterator[Check]:
 def _kernel_cache() -> Check:
     place = chosen_folder()
     why = write_problem(place)
+    if why is None and place.is_dir() and others_may_write(place):
+        why = "may be written by other users"
     if why is None:
         return Check("kernel cache", "ok", str(place))
     advice = "set WIRELAKE_CACHE or NUMBA_CACHE_DIR to a writable folder"

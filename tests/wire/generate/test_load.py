@@ -213,6 +213,7 @@ def test_a_temporary_folder_that_others_may_write_is_not_used(
     shared.chmod(0o777)
     private = temporary_cache_folder()
     assert private != shared
+    assert private == temporary_cache_folder()  # what is written there is found again
     assert private.stat().st_mode & 0o777 == 0o700
 
 

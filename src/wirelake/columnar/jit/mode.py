@@ -15,7 +15,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
-from wirelake.wire.generate.dynamic import cache_folder, temporary_cache_folder
+from wirelake.wire.generate.dynamic import (
+    cache_folder,
+    make_cache_folder,
+    others_may_write,
+    temporary_cache_folder,
+)
 
 __all__ = [
     "VARIABLE",
@@ -60,12 +65,13 @@ def chosen_folder() -> Path:
 def kernel_folder() -> Path:
     """Return the folder of compiled kernels: the chosen one, if it can be written.
 
-    Numba reads no kernels from a folder that it cannot write, as in a read-only container.
+    Numba reads no kernels from a folder that it cannot write, as in a read-only container. One that
+    everybody may write is not used: machine code in it is run.
     """
     chosen = chosen_folder()
     try:
-        chosen.mkdir(parents=True, exist_ok=True)
-        if os.access(chosen, os.W_OK | os.X_OK):
+        make_cache_folder(chosen)
+        if os.access(chosen, os.W_OK | os.X_OK) and not others_may_write(chosen):
             return chosen
     except OSError:
         pass

@@ -36,6 +36,8 @@ __all__ = [
     "is_committed",
     "load_codec",
     "load_source",
+    "make_cache_folder",
+    "others_may_write",
     "temporary_cache_folder",
 ]
 
@@ -234,13 +236,35 @@ def cache_folder() -> Path:
     return Path(base) / "wirelake"
 
 
+def make_cache_folder(folder: Path) -> None:
+    """Create a cache folder, and those above it, for this user alone, whatever the umask.
+
+    What is in it is run. Raises OSError.
+    """
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    for each in reversed(missing):
+        each.mkdir(mode=0o700, exist_ok=True)
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{folder}: not a folder")
+
+
+def others_may_write(folder: Path) -> bool:
+    """Return whether a folder is of another user, or everybody may write to it."""
+    found = folder.stat()
+    return bool(found.st_mode & stat.S_IWOTH) or found.st_uid not in (0, _user())
+
+
+def _user() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0
+
+
 def temporary_cache_folder() -> Path:
     """Return the folder that replaces a cache folder that cannot be written.
 
     All processes of a user share it, so that kernels are compiled once. Compiled kernels are
     code that is run: a folder that another user may write is not used.
     """
-    uid = os.getuid() if hasattr(os, "getuid") else 0
+    uid = _user()
     path = Path(tempfile.gettempdir()) / f"wirelake-{uid}"
     try:
         path.mkdir(mode=0o700, exist_ok=True)
@@ -249,9 +273,18 @@ def temporary_cache_folder() -> Path:
             return path
     except OSError:
         pass
-    private = tempfile.mkdtemp(prefix="wirelake-")
-    atexit.register(shutil.rmtree, private, ignore_errors=True)
-    return Path(private)
+    return _private_folder()
+
+
+_private: list[Path] = []
+"""The folder of this process: one, or it would not find what it wrote before."""
+
+
+def _private_folder() -> Path:
+    if not _private or not _private[-1].is_dir():
+        _private.append(Path(tempfile.mkdtemp(prefix="wirelake-")))
+        atexit.register(shutil.rmtree, _private[-1], ignore_errors=True)
+    return _private[-1]
 
 
 def is_committed(protocol: Protocol, dialect: str) -> bool:
@@ -310,7 +343,7 @@ def _replace(path: Path, source: str) -> Path:
     content = source.encode()
     if path.exists() and path.read_bytes() == content:
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder(path.parent)
     # Several processes may do this at the same time: each writes its own temporary file and renames
     # it, so that none can read an incomplete module.
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as out:
