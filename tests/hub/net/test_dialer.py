@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from wirelake.hub.net.dialer import Dialer
+import pytest
+
+from wirelake.hub.net.dialer import Dialer, dial
 
 
 class _Delays:
@@ -40,3 +42,9 @@ def test_a_connection_that_is_closed_at_once_is_dialled_again() -> None:
     # Nobody accepts: the system completes the handshakes of a queue.
     with socket.create_server(("127.0.0.1", 0)) as listening:
         asyncio.run(check())
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".example", "a\0b"])
+def test_what_is_no_host_cannot_be_reached(host: str) -> None:
+    """An exception would end the task that dials, without a word."""
+    assert asyncio.run(dial(asyncio.Protocol, host, 9, None)) is None

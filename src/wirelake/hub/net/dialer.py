@@ -51,7 +51,8 @@ async def dial(
             transport, made = await loop.create_connection(
                 lambda: cast(asyncio.BaseProtocol, connect()), host, port, ssl=tls
             )
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError, ValueError):
+        # ValueError: no name of a host, such as `a..b`; there is nobody to raise it to.
         return None
     return None if transport.is_closing() else cast(C, made)
 
