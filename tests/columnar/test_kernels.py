@@ -157,10 +157,21 @@ def test_a_damaged_file_is_compiled_again_and_old_files_are_removed(
         assert _run(tmp_path).split()[:2] == [str(10 + factor), "0"]
         names.append({path.name for path in (tmp_path / "cache").rglob("*.*")})
     assert len(names[0]) == len(names[1]) == len(names[0] | names[1]) / 2 > 0
-    for path in (tmp_path / "cache").rglob("*.nbc"):
-        path.write_bytes(b"")
-    assert _run(tmp_path).split()[:2] == ["13", "0"]
-    assert _run(tmp_path).split()[:2] == ["13", "1"]
+    for damage in (_emptied, _changed):
+        for path in (tmp_path / "cache").rglob("*.nbc"):
+            path.write_bytes(damage(path.read_bytes()))
+        assert _run(tmp_path).split()[:2] == ["13", "0"]
+        assert _run(tmp_path).split()[:2] == ["13", "1"]
+
+
+def _emptied(_: bytes) -> bytes:
+    return b""
+
+
+def _changed(data: bytes) -> bytes:
+    """Return other machine code: the process crashed, or the kernel gave another result."""
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0xFF]) + data[middle + 1 :]
 
 
 def _run(folder: Path) -> str:

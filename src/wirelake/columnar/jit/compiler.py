@@ -47,6 +47,8 @@ _OPTIONS: Final[dict[str, Any]] = {
     "_nrt": False,
 }
 
+_CHECKSUM_BYTES: Final = 16
+
 # Numba has no setting for the folder of one function.
 setattr(config, "CACHE_DIR", str(kernel_folder()))  # noqa: B010
 
@@ -64,8 +66,8 @@ class _KernelFiles(IndexDataCacheFile):
 
     Numba writes an index first, then numbered files. A process that was ended between the two, or
     that compiled the sources of before an upgrade at the same time, left old machine code under a
-    new index. Here a name says all that the content depends on, so a file is right or absent. Only
-    how a file is written and read is Numba's.
+    new index. Here a name says all that the content depends on, and a checksum is at the end, so a
+    file is right or absent. Only how a file is written and read is Numba's.
     """
 
     def __init__(self, function: Callable[..., Any], folder: str):
@@ -76,11 +78,16 @@ class _KernelFiles(IndexDataCacheFile):
 
     def load(self, key: tuple[Any, ...]) -> Any:
         """Return what was saved for a signature, or None."""
+        name = self._file(key)
         try:
-            return self._load_data(self._file(key))  # type: ignore[no-untyped-call]
+            data = (self._folder / name).read_bytes()
+            # With one wrong byte, machine code may do anything. Half of such files crashed.
+            if data[-_CHECKSUM_BYTES:] != _checksum(data[:-_CHECKSUM_BYTES]):
+                return None
+            return self._load_data(name)  # type: ignore[no-untyped-call]
         except Exception:
-            # No such file, or one that is not complete after a power failure, or that needs a class
-            # of an earlier version: any error. It is compiled again, and the file replaced.
+            # No such file, or one that needs a class of an earlier version: any error. It is
+            # compiled again, and the file replaced.
             return None
 
     def save(self, key: tuple[Any, ...], data: Any) -> None:
@@ -96,6 +103,11 @@ class _KernelFiles(IndexDataCacheFile):
         for path in self._all():
             path.unlink(missing_ok=True)
 
+    def _dump(self, obj: Any) -> bytes:
+        # At the end: what reads the rest stops before it.
+        data: bytes = super()._dump(obj)  # type: ignore[no-untyped-call]
+        return data + _checksum(data)
+
     def _all(self, source: str = "") -> Iterator[Path]:
         return self._folder.glob(f"{self._name}-{source[:16]}*.nbc")
 
@@ -107,6 +119,10 @@ class _KernelFiles(IndexDataCacheFile):
         version = (sys.version_info[:2], numba.__version__, _OPTIONS)
         call = hashlib.sha256(repr((key, fields, version)).encode()).hexdigest()
         return f"{self._name}-{source[:16]}-{call[:16]}.nbc"
+
+
+def _checksum(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_CHECKSUM_BYTES).digest()
 
 
 def _named_tuples(kind: Any) -> Iterator[Any]:
