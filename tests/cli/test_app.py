@@ -86,7 +86,7 @@ def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ("package", "extras", "args"),
     [
         ("numba", "cli,columnar", ("read", __file__)),
-        ("numba", "cli,columnar", ("follow", __file__, "1")),
+        ("numba", "cli,columnar", ("follow", "a.pcap", "1")),
         ("numpy", "cli,columnar", ("simulate", "--out", "traffic")),
         ("pyarrow", "cli,capture", ("capture", "info", __file__)),
         ("starlette", "cli,hub", ("hub", "--data", "data")),
@@ -98,7 +98,7 @@ def test_debug_shows_where(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_packages_are_named_with_the_extras(
     package: str, extras: str, args: tuple[str, ...], tmp_path: Path
 ) -> None:
-    (tmp_path / "a.pcap").write_bytes(b"")
+    (tmp_path / "a.pcap").write_bytes(bytes.fromhex("d4c3b2a1 02000400") + bytes(12) + b"\1\0\0\0")
     done = without([package], args, tmp_path)
     expected = f"wirelake: missing optional dependency {package}: pip install 'wirelake[{extras}]'"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{expected}\n")

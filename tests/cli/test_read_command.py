@@ -573,11 +573,14 @@ def heed_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_an_interrupt(tmp_path: Path) -> None:
-    fifo, out = tmp_path / "slow.pcap", tmp_path / "out.csv"
+@pytest.mark.parametrize("command", [("read", "-o", "out.csv"), ("read",), ("follow", "1")])
+def test_an_interrupt(tmp_path: Path, command: tuple[str, ...]) -> None:
+    fifo = tmp_path / "slow.pcap"
     os.mkfifo(fifo)
+    name, *options = command
+    words = (name, str(fifo), *options)
     # Tests that run in the background inherit an ignored SIGINT; a person's shell does not.
-    with start("read", str(fifo), "-o", str(out), preexec_fn=heed_interrupts) as process:
+    with start(*words, cwd=tmp_path, preexec_fn=heed_interrupts) as process:
         assert process.stderr is not None
         with fifo.open("wb"):  # returns once the command has opened it, and waits for its bytes
             process.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ from tests.docs.page_runner import ROOT, run_page
 
 from wirelake.cli.demo.hub import DemoHub
 from wirelake.cli.demo.report import commands
-from wirelake.cli.demo.run import Kept
+from wirelake.cli.demo.run import RunningDemo
 from wirelake.lake.verify.verify import verify
 from wirelake.tables import parquet as reading
 
@@ -58,14 +58,14 @@ def test_commands_that_are_offered_work(
     folder, output = tutorial
     kept = folder / "wirelake-demo"
     offered = _offered(output)
-    assert offered == commands(Kept(kept, _addresses(output)))
+    assert offered == commands(RunningDemo(kept, _addresses(output)))
     hub = DemoHub(tmp_path, tmp_path, any_port=True)
     (tmp_path / "lake").symlink_to(kept / "lake")
     hub.start()
     try:
         while not hub.is_ready():
             time.sleep(0.05)
-        _try(tmp_path, commands(Kept(tmp_path, hub.addresses)))
+        _try(tmp_path, commands(RunningDemo(tmp_path, hub.addresses)))
         hub.stop()
     finally:
         hub.end()
@@ -151,5 +151,5 @@ def test_nothing_is_left_of_one_that_was_interrupted(
 
 
 def test_commands_that_are_offered_can_be_pasted() -> None:
-    kept = Kept(Path("/a b"), {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"})
+    kept = RunningDemo(Path("/a b"), {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"})
     assert all(shlex.split(each) for each in commands(kept))

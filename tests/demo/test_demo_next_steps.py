@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from wirelake.cli.demo.report import commands, kept_text, next_text, program
-from wirelake.cli.demo.run import Kept
+from wirelake.cli.demo.run import RunningDemo
 
 ADDRESSES = {"esnp": "127.0.0.1:1", "admin": "127.0.0.1:2"}
 
 
 def test_paths_are_quoted() -> None:
-    kept = Kept(Path("/a b/c"), ADDRESSES)
+    kept = RunningDemo(Path("/a b/c"), ADDRESSES)
     assert any("lake report '/a b/c/lake'" in each for each in commands(kept))
     words = kept_text(kept)
     assert "until Ctrl-C" in words

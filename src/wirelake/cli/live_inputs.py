@@ -1,7 +1,8 @@
 """Live inputs of commands: which arguments are allowed, how they are opened, and how they end.
 
 Ctrl-C and SIGTERM stop the inputs: what has arrived is decoded and written, and then the command
-ends with 0, as it does at the end of a pipe. A second Ctrl-C ends it at once.
+ends with 0, as it does at the end of a pipe. If nothing has arrived, not even the head of a
+capture, it is an interrupt like any other. A second Ctrl-C ends it at once.
 """
 
 from __future__ import annotations

@@ -157,6 +157,8 @@ def _follow_live(
                     f"{counted(first.others, 'further connection')} at {_address_text(chosen)}"
                     " not shown: the address of a client, or a number, names another"
                 )
+    if inputs.ended_empty:
+        raise KeyboardInterrupt
     code = report_problems(inputs)
     if printer.is_empty and not code:
         raise CommandError(f"no {what} in {counted(inputs.packets, 'packet')}", BAD_USAGE)

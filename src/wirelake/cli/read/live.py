@@ -45,6 +45,8 @@ def run_live(request: Request, open_sources: Callable[[], Sequence[Input]]) -> i
         ) as windows,
     ):
         count = _FORMATS[form](request, options, windows, stream)
+        if inputs.ended_empty:  # then the output is removed, as by any other interrupt
+            raise KeyboardInterrupt
     if request.output is not None:
         click.echo(f"{request.output}: {counted(count, 'row')}", err=True)
     all_read = not request.limit or count < request.limit

@@ -70,10 +70,17 @@ class LiveInputs:
         self._changed = threading.Condition()
         self._needed = False
         self._closed = False
+        self._stopped = False
         self._scans: list[_Scan] = []
+
+    @property
+    def ended_empty(self) -> bool:
+        """Whether the inputs were stopped before anything arrived."""
+        return self._stopped and all(each.is_empty for each in self._scans)
 
     def stop(self) -> None:
         """End all inputs; what has arrived is still read. Safe in a signal handler."""
+        self._stopped = True
         for each in self._inputs:
             each.stop()
 
@@ -175,6 +182,11 @@ class _Scan(threading.Thread):
         self._abandoned = False
         self._feed = LiveFeed(source, limits, needed=needed, idle=self._set_idle)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no byte has arrived."""
+        return self._feed.is_empty
+
     def taken(self) -> PacketRows:
         """Return the window and make room for the next."""
         rows, self.window = self.window, None
@@ -214,7 +226,7 @@ class _Scan(threading.Thread):
                 self._changed.notify_all()
 
     def _found_problem(self, rows: PacketRows) -> str | None:
-        if self._feed.is_empty:
+        if self.is_empty:
             return "empty: no capture was written to it"
         for _, item in rows.items:
             if isinstance(item, FileFault) and item.code in _PROBLEMS:
