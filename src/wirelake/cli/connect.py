@@ -341,8 +341,12 @@ async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> 
             if wrong is not None and client.silent and not task.done():
                 raise wrong
         return await task
-    except (Unreachable, WrongServer):
+    except Unreachable:
         raise
+    except WrongServer as error:
+        # That a TLS handshake has failed does not tell what the server speaks.
+        found = await wrong_server(where, guess=True) if where.tls and task.done() else None
+        raise found or error from error.__cause__
     except (ConnectionLost, Timeout) as error:
         wrong = await wrong_server(where, guess=True) if client.connects <= 1 else None
         if wrong is not None:
