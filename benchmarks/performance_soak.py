@@ -83,6 +83,9 @@ def _kills(name: str, record: dict[str, Any]) -> Iterator[_Count]:
         yield _Count(name, "splits of its input", "SOAK_CUTS", record.get("cuts", 0), problems)
         lossy = record.get("lossy", 0)
         yield _Count(name, "lossy captures, read in all ways", "SOAK_LOSSY", lossy, problems)
+    if "rows_of_the_file" in record:
+        words = "messages decoded live, and again from the file"
+        yield _Count(name, words, "", record["rows"], problems)
     parts = (
         ("kills", "kills", "kills of a hub", "SOAK_HUB_KILLS"),
         ("sweep", "kills", "kills of a hub that deletes under load", ""),
