@@ -264,8 +264,12 @@ def _generate(shards: list[Shard], folder: Path, workers: int) -> Generator[Gene
             yield run(shard, folder)
         return
     with process_pool(workers) as pool:
+        # Not `map`: an interrupt makes it cancel the shards that wait. If the processes end first,
+        # by the same Ctrl-C, the pool's thread fails on those with a traceback (Python 3.11).
+        futures = [pool.submit(run, shard, folder) for shard in shards]
         # In the order of shards, and with it the order of rows in truth.
-        yield from pool.map(run, shards, [folder] * len(shards))
+        for future in futures:
+            yield future.result()
 
 
 def _write_summary(

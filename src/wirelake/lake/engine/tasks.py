@@ -122,7 +122,9 @@ class LocalWorkers(Workers):
             self._pool = ProcessPoolExecutor(
                 self._count, mp_context=context, initializer=_ignore_interrupts
             )
-        return self._pool.map(function, tasks)
+        # Not `map`, which cancels: see `traffic.simulate`.
+        futures = [self._pool.submit(function, task) for task in tasks]
+        return (future.result() for future in futures)
 
 
 def _ignore_interrupts() -> None:
