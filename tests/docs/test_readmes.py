@@ -18,7 +18,7 @@ RATIOS = {
     "comet decode: speed of Construct": 27,
     "comet decode: speed of Kaitai": 6,
     "comet scan and decode: speed of C": 0.87,
-    "capture to messages: speed of dpkt and the codec": 75,
+    "capture to messages: speed of dpkt and the codec": 62,
     "captures to messages: speed of a function": 42,
     "fan-out depth 64 comet: speed of nats (64 B to 100, depth 64)": 1.6,
 }
