@@ -13,7 +13,7 @@ from wirelake.hub.errors import HubError
 from wirelake.hub.store import add_client, remove_client, rotate_client
 
 from .certificates import make_certificate
-from .pubsub.local_topics import local_topics
+from .pubsub.local_topics import LocalTopics, local_topics
 from .running import running
 
 
@@ -21,17 +21,17 @@ def test_tokens_are_verified_and_changes_take_effect_at_once(tmp_path: Path) -> 
     async def run() -> None:
         path = tmp_path / "hub.sqlite3"
         async with local_topics(tmp_path) as it:
-            assert it.authority.verify("ann", "t") is None
+            assert await it.authority.verify("ann", "t") is None
             token = add_client(path, "ann")
-            assert it.authority.verify("ann", token) is not None
+            assert await it.authority.verify("ann", token) is not None
             for id_, wrong in (("ann", token[:-1]), ("bob", token), ("", token), ("\udc80", token)):
-                assert it.authority.verify(id_, wrong) is None
-            assert it.authority.verify("ann", "\udc80") is None
+                assert await it.authority.verify(id_, wrong) is None
+            assert await it.authority.verify("ann", "\udc80") is None
             new = rotate_client(path, "ann")
-            assert it.authority.verify("ann", new) is not None
-            assert it.authority.verify("ann", token) is None
+            assert await it.authority.verify("ann", new) is not None
+            assert await it.authority.verify("ann", token) is None
             remove_client(path, "ann")
-            assert it.authority.verify("ann", new) is None
+            assert await it.authority.verify("ann", new) is None
 
     asyncio.run(run())
 
@@ -50,6 +50,14 @@ def test_signing_on_without_failures_takes_no_turn_of_the_loop(tmp_path: Path) -
     asyncio.run(run())
 
 
+async def _wrong(it: LocalTopics, ear: Any) -> None:
+    """Sign on with a wrong token, without the delay."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(it.authority, "delay", lambda _: 0.0)
+        with pytest.raises(HubError, match="wrong"):
+            await it.authority.sign_on(ear, "ann", "wrong")
+
+
 def test_failures_delay_an_address_and_expire(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +67,7 @@ def test_failures_delay_an_address_and_expire(
             delays = []
             for _ in range(7):
                 delays.append(it.authority.delay("192.0.2.1"))
-                assert it.authority.try_sign_on(ear, "ann", "wrong") is None
+                await _wrong(it, ear)
             assert delays == [0, 0.25, 0.5, 1, 2, 4, LONGEST_S]
             assert it.authority.delay("192.0.2.2") == 0
             assert it.counters.auth_failures == {"comet": 7}
@@ -76,7 +84,7 @@ def test_a_late_answer_to_a_closed_connection_is_dropped(tmp_path: Path) -> None
         async with local_topics(tmp_path) as it:
             token = add_client(tmp_path / "hub.sqlite3", "ann")
             ear: Any = it.ear(None)
-            assert it.authority.try_sign_on(ear, "ann", "wrong") is None
+            await _wrong(it, ear)
             attempt = asyncio.ensure_future(it.authority.sign_on(ear, "ann", token))
             await asyncio.sleep(0)
             assert not attempt.done()
@@ -94,7 +102,7 @@ def test_the_table_of_addresses_is_bounded(tmp_path: Path) -> None:
             ear: Any = it.ear(None)
             for number in range(10_050):
                 ear.charged_to = str(number)
-                it.authority.try_sign_on(ear, "ann", "wrong")
+                await _wrong(it, ear)
             assert it.authority.delay("0") == 0
             assert it.authority.delay("10049") > 0
             assert len(it.authority._failures) == 10_000

@@ -76,7 +76,7 @@ async def _refused(folder: Path, broken: str) -> None:
                 shutil.copy(newer.key, each.key)
         before = it.hub.limits
         with pytest.raises(ConfigError, match="tls"):
-            it.hub.reload(with_limits(it.hub.config, calls=7, auth_s=1.0), admin.server)
+            await it.hub.reload(with_limits(it.hub.config, calls=7, auth_s=1.0), admin.server)
         assert it.hub.limits == before
         assert it.hub.config.limits == before
         for name, address in addresses.items():
@@ -106,14 +106,14 @@ async def _authorities(folder: Path, listener: str) -> None:
         address = admin.address if listener == "admin" else it.address("comet")
         await handshake(address, showing(old))
         shutil.copy(new.certificate, authorities)
-        it.hub.reload(it.hub.config, admin.server)
+        await it.hub.reload(it.hub.config, admin.server)
         await handshake(address, showing(new))
         with pytest.raises((ssl.SSLError, ConnectionError)):
             await handshake(address, showing(old))
         without = make_config(
             {"comet": {"tls": server.settings}, "admin": {"tls": server.settings}}
         )
-        it.hub.reload(without, admin.server)
+        await it.hub.reload(without, admin.server)
         await handshake(address, server.trusting())
 
 
@@ -132,7 +132,7 @@ async def _revoked(protocol: str, change: Any) -> None:
         connect(url(it, protocol), id="ben", token=it.tokens["ben"], **options),
     ):
         change(it.data / "hub.sqlite3", "anna")
-        it.hub.reload(it.hub.config)
+        await it.hub.reload(it.hub.config)
         await until(lambda: clients_of(it) == ["ben"])
         closed = it.hub.table.closed_connections
         assert [(each.client, each.reason) for each in closed] == [("anna", "revoked")]
@@ -152,13 +152,13 @@ def test_a_store_that_cannot_be_read_refuses_the_reload(monkeypatch: pytest.Monk
 
 
 async def _no_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> None:
+    async def fail(_: object) -> None:
         raise HubError("storage_failed")
 
     async with running(listeners=["comet"]) as it:
-        monkeypatch.setattr(it.hub.store, "clients", fail)
+        monkeypatch.setattr(it.hub.store, "clients_with", fail)
         with pytest.raises(HubError):
-            it.hub.reload(with_limits(it.hub.config, calls=7))
+            await it.hub.reload(with_limits(it.hub.config, calls=7))
         assert it.hub.limits.calls != 7
 
 
@@ -168,7 +168,7 @@ def test_new_limits_are_those_of_new_sessions() -> None:
 
 async def _options() -> None:
     async with running(listeners=["esnp", "magline", "comet"]) as it:
-        it.hub.reload(with_limits(it.hub.config, calls=7, auth_s=2.5, auth_attempts=9))
+        await it.hub.reload(with_limits(it.hub.config, calls=7, auth_s=2.5, auth_attempts=9))
         options: dict[str, Any] = {
             name: getattr(listener, "options", None) for name, listener in it.hub.listeners.items()
         }
@@ -185,7 +185,7 @@ async def _restart(caplog: pytest.LogCaptureFixture) -> None:
     async with running(listeners=["comet"]) as it:
         changed = with_limits(it.hub.config.with_listener("comet", port=4000), calls=7)
         with caplog.at_level(logging.WARNING):
-            it.hub.reload(changed)
+            await it.hub.reload(changed)
         assert it.hub.limits.calls == 7
     assert "need a restart: comet.port" in caplog.text
 
@@ -217,7 +217,7 @@ def test_settings_that_need_a_restart_stay(caplog: pytest.LogCaptureFixture) -> 
             )
             for _ in range(2):  # named again with every reload
                 caplog.clear()
-                it.hub.reload(changed)
+                await it.hub.reload(changed)
                 assert "comet.port" in caplog.text
                 assert "gateway.name" in caplog.text
             found = it.hub.config
@@ -235,7 +235,7 @@ def test_limits_that_do_not_fit_a_listener_that_stays_are_refused() -> None:
         async with running(listeners=["comet"]) as it:
             before = it.hub.limits
             with pytest.raises(ConfigError, match="a comet frame holds at most"):
-                it.hub.reload(
+                await it.hub.reload(
                     make_config({"limits": {"content_bytes": 40_000}, "comet": {"enabled": False}})
                 )
             assert it.hub.limits == before
@@ -254,7 +254,7 @@ def test_a_signal_during_the_start_changes_nothing(
 ) -> None:
     async def run() -> None:
         hub = Hub(Config(), tmp_path)
-        _reload(hub, AdminServer(hub), Config)
+        await _reload(hub, AdminServer(hub), Config)
 
     asyncio.run(run())
     assert "not reloaded: the hub is starting" in caplog.text
@@ -296,11 +296,11 @@ def test_authorities_of_outgoing_connections_are_read_again(tmp_path: Path) -> N
 
             assert trusted() == only(old)
             shutil.copy(new.certificate, authorities)
-            it.hub.reload(it.hub.config)
+            await it.hub.reload(it.hub.config)
             assert trusted() == only(new)
             authorities.write_text("nonsense")
             with pytest.raises(ConfigError, match=r"relay\.tls|esnp\.routes"):
-                it.hub.reload(it.hub.config)
+                await it.hub.reload(it.hub.config)
             assert trusted() == only(new)
 
     asyncio.run(run())

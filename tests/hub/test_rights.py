@@ -206,7 +206,7 @@ async def _learned(protocol: str, ttl_s: float | None) -> None:
     async with hub_with([protocol], ALICE) as it, client_of(it, protocol) as alice:
         for _ in range(5):  # the same shape again and again: the listener has a template for it
             await alice.publish("hello", topic="@own", ttl_s=ttl_s)
-        it.hub.reload(with_rights(it, {**ALICE, "publish": ["@news/**"]}))
+        await it.hub.reload(with_rights(it, {**ALICE, "publish": ["@news/**"]}))
         for _ in range(5):
             await refused(protocol, "forbidden", alice.publish("hello", topic="@own", ttl_s=ttl_s))
         assert it.hub.counters.published == 5
@@ -248,9 +248,9 @@ async def _rates(protocol: str) -> None:
         for _ in range(5):
             await bob.call(echo, {})
             await bob.publish("x", topic="@news")
-        it.hub.reload(with_rights(it, slow))
+        await it.hub.reload(with_rights(it, slow))
         await refused(protocol, "too_busy", alice.call(echo, {}))
-        it.hub.reload(with_rights(it))
+        await it.hub.reload(with_rights(it))
         await alice.call(echo, {})
         assert it.hub.services.running == 0
 
@@ -279,7 +279,7 @@ async def _withdrawn(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
     async with hub_with([protocol]) as it, client_of(it, protocol) as alice:
         await alice.subscribe("@news/a", "@other")
         with caplog.at_level(logging.WARNING):
-            it.hub.reload(with_rights(it, ALICE))
+            await it.hub.reload(with_rights(it, ALICE))
         assert "client alice: 1 subscriptions ended" in caplog.text
         client = it.hub.topics.registry.clients["alice"]
         await until(lambda: list(client.subscriptions) == ["@news/a"])
@@ -287,19 +287,28 @@ async def _withdrawn(protocol: str, caplog: pytest.LogCaptureFixture) -> None:
         assert (await it.publish("@news/a")).audience == 1
 
 
-def test_stored_subscriptions_are_checked_at_the_start(tmp_path: Path) -> None:
+def test_stored_subscriptions_are_checked_at_the_sign_on(tmp_path: Path) -> None:
     async def run() -> None:
         async with (
             running(clients=["alice"], listeners=["comet"], data=tmp_path) as it,
             client_of(it, "comet") as alice,
         ):
             await alice.subscribe("@news/a", "@other")
+            tokens = it.tokens
         tables = {"rights": {"clients": [ALICE]}}
         async with running(listeners=["comet"], data=tmp_path, **tables) as it:
-            client = it.hub.topics.registry.clients["alice"]
-            await until(lambda: list(client.subscriptions) == ["@news/a"])
+            it.tokens.update(tokens)
+            await it.publish("@other", b"not for alice")
+            async with client_of(it, "comet") as alice:
+                client = it.hub.topics.registry.clients["alice"]
+                assert list(client.subscriptions) == ["@news/a"]
+                await it.publish("@news/a", b"for alice")
+                assert (await anext(alice.notifications())).content == b"for alice"
         async with running(listeners=["comet"], data=tmp_path) as it:
-            assert list(it.hub.topics.registry.clients["alice"].subscriptions) == ["@news/a"]
+            it.tokens.update(tokens)
+            async with client_of(it, "comet") as alice:
+                client = it.hub.topics.registry.clients["alice"]
+                assert list(client.subscriptions) == ["@news/a"]
 
     asyncio.run(run())
 
@@ -307,7 +316,7 @@ def test_stored_subscriptions_are_checked_at_the_start(tmp_path: Path) -> None:
 def test_a_subscribe_that_waits_is_checked_when_it_runs(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["alice"]) as it:
-            alice = it.sign_on("alice")
+            alice = await it.sign_on("alice")
             results: list[Any] = []
             it.topics.subscribe(alice, ["@news/a"], True, results.append)  # type: ignore[arg-type]
             it.topics.subscribe(alice, ["@other"], True, results.append)  # type: ignore[arg-type]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.client.test_clients_with_hub import client_of
 from tests.hub.listeners_magline.nodes import connected, node
-from tests.hub.pubsub.local_topics import local_topics
+from tests.hub.pubsub.local_topics import LocalTopics, local_topics
 from tests.hub.running import running, until
 
 from wirelake.client import AuthFailed
@@ -32,16 +33,20 @@ DAY_S = 86_400.0
 EVERY = ("esnp", "tny", "magline", "comet")
 
 
+async def _valid(it: LocalTopics, tokens: Sequence[str]) -> list[bool]:
+    return [bool(await it.authority.verify("ann", each)) for each in tokens]
+
+
 def test_a_token_expires(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
             it.now = time.time()
             token = add_client(tmp_path / "hub.sqlite3", "ann", lifetime_s=60)
-            assert it.authority.verify("ann", token) is not None
+            assert await it.authority.verify("ann", token) is not None
             it.now += 59
-            assert it.authority.verify("ann", token) is not None
+            assert await it.authority.verify("ann", token) is not None
             it.now += 2
-            assert it.authority.verify("ann", token) is None
+            assert await it.authority.verify("ann", token) is None
 
     asyncio.run(run())
 
@@ -53,15 +58,24 @@ def test_two_tokens_are_valid_during_an_overlap(tmp_path: Path) -> None:
             it.now = time.time()
             first = add_client(path, "ann")
             second = rotate_client(path, "ann", overlap_s=60)
-            assert [bool(it.authority.verify("ann", each)) for each in (first, second)] == [1, 1]
+            assert await _valid(it, (first, second)) == [
+                1,
+                1,
+            ]
             it.now += 61
-            assert [bool(it.authority.verify("ann", each)) for each in (first, second)] == [0, 1]
+            assert await _valid(it, (first, second)) == [
+                0,
+                1,
+            ]
             third = rotate_client(path, "ann", overlap_s=DAY_S)
             fourth = rotate_client(path, "ann", overlap_s=DAY_S)
             tokens = (first, second, third, fourth)  # two at most, however often it is rotated
-            assert [bool(it.authority.verify("ann", each)) for each in tokens] == [0, 0, 1, 1]
+            assert await _valid(it, tokens) == [0, 0, 1, 1]
             fifth = rotate_client(path, "ann")
-            assert [bool(it.authority.verify("ann", each)) for each in (fourth, fifth)] == [0, 1]
+            assert await _valid(it, (fourth, fifth)) == [
+                0,
+                1,
+            ]
 
     asyncio.run(run())
 
@@ -120,7 +134,7 @@ def test_a_reload_keeps_connections_of_the_old_token_until_the_overlap_ends() ->
             client_of(it, "comet", reconnect=False),
         ):
             rotate_client(it.data / "hub.sqlite3", "alice", overlap_s=DAY_S)
-            it.hub.reload(it.hub.config)
+            await it.hub.reload(it.hub.config)
             assert len(it.hub.connections) == 1
             later = time.time() + DAY_S + 1
             it.hub.topics._clock = lambda: later  # the scan for deadlines finds it

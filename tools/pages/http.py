@@ -16,8 +16,7 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from wirelake.hub.admin.app import addresses, document, make_app
-from wirelake.hub.admin.metrics import HubCollector
-from wirelake.hub.admin.pages import traffic_of
+from wirelake.hub.admin.metrics import collector_of
 from wirelake.hub.config import make_config
 from wirelake.hub.hub import Hub
 from wirelake.protocols import registry
@@ -98,9 +97,7 @@ async def _inspect() -> tuple[dict[str, Any], list[Metric]]:
         await hub.start()
         try:
             routes = make_app(hub, "unused").routes
-            return document(addresses(routes)), list(
-                HubCollector(hub, await traffic_of(hub)).collect()
-            )
+            return document(addresses(routes)), list((await collector_of(hub)).collect())
         finally:
             await hub.stop()
 

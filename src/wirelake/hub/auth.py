@@ -95,13 +95,13 @@ class Authority:
         self._next_expiry_ms = _NEVER
         """When the first token of an open connection expires."""
 
-    def verify(self, client_id: str, token: str) -> ClientRow | None:
+    async def verify(self, client_id: str, token: str) -> ClientRow | None:
         """Return the client if this is its token; None otherwise."""
         try:
             client_id.encode()
         except UnicodeEncodeError:
             client_id = ""  # no client has an empty id
-        row = self._store.client(client_id)
+        row = await self._store.client(client_id)
         # Always a comparison, in constant time: the duration of a refusal must not tell whether the
         # client exists, or how much of the hash is right.
         expiry = expiry_of(row or _NO_CLIENT, token_hash(token), self._topics.now_ms())
@@ -115,42 +115,39 @@ class Authority:
         return min(SHORTEST_S * 2.0 ** min(count - 1, 10), LONGEST_S)
 
     async def sign_on(self, connection: Receiver, client_id: str, token: str) -> Client:
-        """Return the client, after the delay of its address; HubError `auth_failed`."""
+        """Return the client, after the delay of its address; HubError `auth_failed`.
+
+        It suspends only for a delay, or for a store that is not embedded (`eager.start`).
+        """
         # The delay comes before the check: a right token is delayed as long as a wrong one, so the
         # duration tells nothing.
         delay = self.delay(connection.charged_to)
         if delay:
             await asyncio.sleep(delay)
-        client = self.try_sign_on(connection, client_id, token) if connection.open else None
-        if client is None:
-            raise HubError("auth_failed")
-        return client
-
-    def try_sign_on(self, connection: Receiver, client_id: str, token: str) -> Client | None:
-        """Return the client at once; None when the id or the token is wrong.
-
-        To be called when `delay` is 0. HubError `storage_failed` when the store cannot be read.
-        """
-        row = self.verify(client_id, token)
+        row = await self.verify(client_id, token) if connection.open else None
         if row is None:
-            self._counters.auth_failures[connection.protocol] += 1
-            self.failed(connection.charged_to)
-            return None
-        return self._accept(connection, row, token_hash(token))
+            if connection.open:
+                self._counters.auth_failures[connection.protocol] += 1
+                self.failed(connection.charged_to)
+            raise HubError("auth_failed")
+        return await self._accept(connection, row, token_hash(token))
 
-    def resume(self, connection: Receiver, client_id: str, credential: bytes) -> bool:
+    async def resume(self, connection: Receiver, client_id: str, credential: bytes) -> bool:
         """Sign a client on that proved earlier that it has a token, whose hash this is.
 
         Return False when the client was removed or the token is not valid any more.
         """
-        row = self._store.client(client_id)
+        row = await self._store.client(client_id)
         if row is None or expiry_of(row, credential, self._topics.now_ms()) is None:
             return False
-        self._accept(connection, row, credential)
+        await self._accept(connection, row, credential)
         return True
 
-    def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
-        client = self._topics.client_of(row)
+    async def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
+        client = await self._topics.load_client(row)
+        if not connection.open:  # it was closed while the client was read
+            self._topics.release(client)
+            raise HubError("auth_failed")
         self._topics.detach(connection)  # anonymous until now: the subscriptions of that client end
         connection.credential = credential
         self._still_valid(connection, row)
@@ -159,6 +156,9 @@ class Authority:
 
     def _sign_on(self, connection: Receiver, client: Client) -> None:
         client.rights = self._rights.of(client.id, client.rights)
+        if ended := self._topics.revoke(client):
+            self._log_ended(client, ended)
+        self._topics.enter(client)
         self._signed_on(connection, client)
 
     def _still_valid(self, connection: Receiver, row: ClientRow | None) -> bool:
@@ -201,14 +201,19 @@ class Authority:
         for client in clients:
             client.rights = self._rights.of(client.id, client.rights)
             if ended := self._topics.revoke(client):
-                _log.warning(
-                    "client %s: %d subscriptions ended by its rights", client.id, len(ended)
-                )
+                self._log_ended(client, ended)
+
+    def _log_ended(self, client: Client, topics: Sequence[str]) -> None:
+        _log.warning("client %s: %d subscriptions ended by its rights", client.id, len(topics))
+
+    def signed_on(self) -> list[str]:
+        """Return the ids of the clients that are in memory; `recheck` needs their rows."""
+        return list(self._topics.registry.clients)
 
     def recheck(self, rows: Iterable[ClientRow]) -> None:
         """Close the connections of clients that were removed, or whose token is not valid now.
 
-        `rows` are all clients of the store.
+        `rows` are the rows of the clients that are in memory (`signed_on`), if they exist.
         """
         # By number, not by id: a client that was removed and added again is another one.
         known = {row.number: row for row in rows}

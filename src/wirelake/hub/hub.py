@@ -112,7 +112,7 @@ class Hub:
 
     async def _load(self) -> None:
         try:
-            self.topics.load()
+            await self.topics.load()
         except HubError as error:
             await self.store.abandon()
             path = database_path(self.config.store.path, self.data)
@@ -222,7 +222,7 @@ class Hub:
         await self.store.close()
         self.tap.stop()
 
-    def reload(self, config: Config, *servers: Reloadable) -> None:
+    async def reload(self, config: Config, *servers: Reloadable) -> None:
         """Apply limits, certificates, clients and their rights: all of them, or nothing.
 
         `servers` are reloaded with the hub. ConfigError when a certificate cannot be used, HubError
@@ -233,7 +233,7 @@ class Hub:
         ignored = restart_keys(self.config, config)
         config = with_reloaded(self.config, config)
         changes = [server.prepare_reload(config) for server in (*self.listeners.values(), *servers)]
-        clients = self.store.clients()
+        clients = await self.store.clients_with(self.authority.signed_on())
         # The parts share one ActiveLimits, so limits need not be passed on.
         self.config = self.context.config = config
         self._limits.current = config.limits

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeAlias
 
 from .admin import AdminServer
 from .config import Config, ConfigError
+from .eager import Background
 from .errors import HubError
 from .hub import Hub
 from .observe.access_log import AccessLog
@@ -125,7 +126,8 @@ def _signals(
     loop = asyncio.get_running_loop()
     handlers = {signal.SIGTERM: hub.request_stop, signal.SIGINT: hub.request_stop}
     if reload_config is not None:
-        handlers[signal.SIGHUP] = lambda: _reload(hub, admin, reload_config)
+        reloads = Background(loop)
+        handlers[signal.SIGHUP] = lambda: reloads.start(_reload(hub, admin, reload_config))
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)
     try:
@@ -135,13 +137,13 @@ def _signals(
             loop.remove_signal_handler(number)
 
 
-def _reload(hub: Hub, admin: AdminServer, reload_config: Callable[[], Config]) -> None:
+async def _reload(hub: Hub, admin: AdminServer, reload_config: Callable[[], Config]) -> None:
     """Apply a new configuration; an invalid one changes nothing."""
     if not hub.started:
         _log.error("configuration not reloaded: the hub is starting")
         return
     try:
-        hub.reload(reload_config(), admin)
+        await hub.reload(reload_config(), admin)
     except (ConfigError, HubError) as error:
         _log.error("configuration not reloaded: %s", error)
         return

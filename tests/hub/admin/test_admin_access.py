@@ -196,9 +196,9 @@ async def _hosts() -> None:
             assert await asyncio.to_thread(_status, admin, path, "evil.example:9680") == 403, path
         assert await asyncio.to_thread(_status, admin, "/healthz", "localhost:9680") == 200
         elsewhere = make_config({"admin": {"host": "0.0.0.0"}})  # needs a restart
-        it.hub.reload(elsewhere, admin.server)
+        await it.hub.reload(elsewhere, admin.server)
         assert await asyncio.to_thread(_status, admin, "/healthz", "evil.example") == 403
-        it.hub.reload(make_config({"admin": {"hosts": ["hub.example"]}}), admin.server)
+        await it.hub.reload(make_config({"admin": {"hosts": ["hub.example"]}}), admin.server)
         assert await asyncio.to_thread(_status, admin, "/healthz", "hub.example") == 200
 
 

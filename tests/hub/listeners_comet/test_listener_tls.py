@@ -29,7 +29,7 @@ async def _reloaded(folder: Path) -> None:
         phone(it, "alice", tls=trusting_old) as alice,
     ):
         new = make_certificate(folder)
-        it.hub.reload(it.hub.config)
+        await it.hub.reload(it.hub.config)
         with pytest.raises(ssl.SSLCertVerificationError):
             async with phone(it, "bob", tls=trusting_old):
                 pass

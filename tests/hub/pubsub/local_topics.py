@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from wirelake.hub.pubsub.notifications import Notification, Publication, Publish
 from wirelake.hub.pubsub.subscriptions import Client
 from wirelake.hub.pubsub.topics import Topics
 from wirelake.hub.store import add_client, list_clients, open_store
+from wirelake.hub.store.interface import RemoveTopics
 
 DEADLINE_S = 20.0
 
@@ -136,8 +138,6 @@ class LocalTopics:
             lambda: self.loop.time(),  # noqa: PLW0108 - tests replace it
             self.signed_on,
         )
-        self.topics.load()
-        self.topics.sweep.stop()  # tests sweep when they mean to
 
     def signed_on(self, connection: Any, client: Client) -> None:
         connection.client = client
@@ -149,13 +149,21 @@ class LocalTopics:
         self.connections[ear.id] = ear
         return ear
 
-    def sign_on(self, name: str, protocol: str = "comet", *, own: bool = False) -> Receiver:
+    async def load(self) -> None:
+        await self.topics.load()
+        self.topics.sweep.stop()  # tests sweep when they mean to
+
+    async def sign_on(
+        self, name: str, protocol: str = "comet", *, own: bool = False, attached: bool = True
+    ) -> Receiver:
         """A connection of a client; comet's is attached at once, as its listener does."""
-        row = self.store.client(name)
+        row = await self.store.client(name)
         assert row is not None
-        ear = self.ear(self.topics.client_of(row), protocol, own=own)
+        client = await self.topics.load_client(row)
+        self.topics.enter(client)
+        ear = self.ear(client, protocol, own=own)
         ear.credential = row.token
-        if ear.acks_all:
+        if ear.acks_all and attached:
             self.topics.attach(ear)  # type: ignore[arg-type]
         return ear
 
@@ -198,17 +206,43 @@ class LocalTopics:
         """Waits until everything that was asked of the store is on disk."""
         self.topics.delivery.save()
         done = self.loop.create_future()
-        self.store.when_written(done.set_result)
+        self.store.write(RemoveTopics(0), done.set_result)
         await asyncio.wait_for(done, DEADLINE_S)
+        async with asyncio.timeout(DEADLINE_S):
+            while self.topics.quota.running:
+                await asyncio.sleep(0)
         await self.settled()
 
-    def waiting(self, ear: Any) -> list[Notification]:
-        return self.topics.waiting(ear)
+    async def waiting(self, ear: Any) -> list[Notification]:
+        return await self.topics.waiting(ear)
 
     async def sweep(self, steps: int = 3) -> None:
         for _ in range(steps):
-            self.topics.sweep.step()
+            await self.topics.sweep.step()
             await self.written()
+
+    def index(self) -> list[tuple[int, int]]:
+        """Target and number of every row of the log."""
+        return self.select("SELECT target, number FROM log")
+
+    def stored_topics(self) -> list[tuple[int, str]]:
+        return self.select("SELECT number, name FROM topics")
+
+    def select(self, statement: str) -> list[Any]:
+        with closing(sqlite3.connect(self.folder / "hub.sqlite3")) as db:
+            return db.execute(statement).fetchall()
+
+    async def backlog(self, name: str) -> list[int]:
+        """The numbers of what a client has not acknowledged."""
+        row = await self.store.client(name)
+        assert row is not None
+        client = await self.topics.load_client(row)
+        try:
+            numbers = await self.topics.delivery.next_numbers(client, 0, 1 << 30, holes=True)
+            assert await self.topics.delivery.count(client) == len(numbers)
+            return numbers
+        finally:
+            self.topics.release(client)
 
     def copy(self, to: Path) -> Path:
         """The database as a kill would leave it at this moment."""
@@ -237,6 +271,7 @@ async def local_topics(
         if name not in there:
             add_client(path, name)
     it = LocalTopics(folder, msgspec.convert(limits, Limits))
+    await it.load()
     try:
         yield it
     finally:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from wirelake.hub.pubsub.topics import client_state, topic_state
-
 from .local_topics import LocalTopics, Receiver, local_topics
 
 
@@ -19,12 +17,12 @@ def _ack(it: LocalTopics, ear: Receiver, *ids: str) -> int:
 def test_stored_notifications_are_pushed_first_oldest_first(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            first = it.sign_on("ann", "esnp")
+            first = await it.sign_on("ann", "esnp")
             await it.subscribe(first, "@a", "@b")
             it.leave(first)
             for number in range(200):
                 await it.publish("@ab"[:: 1 if number % 2 else 2][:2], b"%d" % number)
-            ann = it.sign_on("ann", "esnp")
+            ann = await it.sign_on("ann", "esnp")
             assert ann.got == []
             await it.subscribe(ann, "@a")
             published = it.publish("@a", b"new")
@@ -40,7 +38,7 @@ def test_stored_notifications_are_pushed_first_oldest_first(tmp_path: Path) -> N
 def test_in_flight_is_bounded_and_continues_with_acks(tmp_path: Path, protocol: str) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], in_flight=3) as it:
-            ann = it.sign_on("ann", protocol)
+            ann = await it.sign_on("ann", protocol)
             await it.subscribe(ann, "@a")
             for number in range(8):
                 await it.publish("@a", b"%d" % number)
@@ -66,12 +64,12 @@ def test_in_flight_is_bounded_and_continues_with_acks(tmp_path: Path, protocol: 
 def test_not_acknowledged_is_pushed_again_on_the_next_connection(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            first = it.sign_on("ann", "tny", own=True)
+            first = await it.sign_on("ann", "tny", own=True)
             await it.subscribe(first, "@a")
             for number in range(4):
                 await it.publish("@a", b"%d" % number)
             _ack(it, first, first.ids[1])
-            second = it.sign_on("ann", "tny", own=True)
+            second = await it.sign_on("ann", "tny", own=True)
             await it.subscribe(second, "@a")
             await it.settled()
             assert second.contents == [b"0", b"2", b"3"]
@@ -88,18 +86,18 @@ def test_not_acknowledged_is_pushed_again_on_the_next_connection(tmp_path: Path)
 def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], in_flight=2) as it:
-            ann = it.sign_on("ann", "magline", own=True)
+            ann = await it.sign_on("ann", "magline", own=True)
             await it.subscribe(ann, "@a", ack=False)
             for number in range(5):
                 await it.publish("@a", b"%d" % number)
             assert ann.contents == [b"%d" % each for each in range(5)]
             it.leave(ann)
             await it.publish("@a", b"offline")
-            again = it.sign_on("ann", "magline", own=True)
+            again = await it.sign_on("ann", "magline", own=True)
             await it.subscribe(again, "@a", ack=False)
             assert again.contents == [b"offline"]
         async with local_topics(tmp_path) as it:
-            assert it.topics.inbox("ann", 10) == []
+            assert await it.topics.inbox("ann", 10) == []
 
     asyncio.run(run())
 
@@ -107,18 +105,18 @@ def test_without_ack_what_is_written_is_over(tmp_path: Path) -> None:
 def test_comet_gets_new_notifications_pushed_and_fetches_stored_ones(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
             it.leave(ann)
             for number in range(300):
                 await it.publish("@a", b"%d" % number)
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.publish("@a", b"new")
             assert ann.contents == [b"new"]
             _ack(it, ann, *ann.ids)
             fetched: list[bytes] = []
-            while page := it.waiting(ann):
-                assert [each.id for each in it.waiting(ann)] == [each.id for each in page]
+            while page := await it.waiting(ann):
+                assert [each.id for each in await it.waiting(ann)] == [each.id for each in page]
                 assert len(page) <= 127
                 fetched.extend(each.content for each in page)
                 _ack(it, ann, *(each.id for each in page))
@@ -133,10 +131,10 @@ def test_comet_gets_new_notifications_pushed_and_fetches_stored_ones(tmp_path: P
 def test_comet_without_fetching_keeps_stored_notifications_over_reconnects(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            await it.subscribe(it.sign_on("ann"), "@a")
+            await it.subscribe(await it.sign_on("ann"), "@a")
             waiting = []
             for number in range(5):
-                ann = it.sign_on("ann")
+                ann = await it.sign_on("ann")
                 await it.publish("@a", b"pushed %d" % number)
                 _ack(it, ann, *ann.ids)
                 it.leave(ann)
@@ -144,7 +142,7 @@ def test_comet_without_fetching_keeps_stored_notifications_over_reconnects(tmp_p
                 await it.publish("@a", waiting[-1])
             await it.written()
         async with local_topics(tmp_path) as it:
-            assert [each.content for each in it.waiting(it.sign_on("ann"))] == waiting
+            assert [each.content for each in await it.waiting(await it.sign_on("ann"))] == waiting
 
     asyncio.run(run())
 
@@ -152,14 +150,14 @@ def test_comet_without_fetching_keeps_stored_notifications_over_reconnects(tmp_p
 def test_a_list_has_no_more_than_a_frame_carries(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
             it.leave(ann)
             for number in range(5):
                 await it.publish("@a", b"%d" % number * 16_000)
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             seen = []
-            while page := it.waiting(ann):
+            while page := await it.waiting(ann):
                 assert len(page) <= 2
                 seen.extend(each.content[:1] for each in page)
                 _ack(it, ann, *(each.id for each in page))
@@ -171,7 +169,7 @@ def test_a_list_has_no_more_than_a_frame_carries(tmp_path: Path) -> None:
 def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
-            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            ann, bob = await it.sign_on("ann"), await it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a")
             it.topics.fell_behind(ann)  # type: ignore[arg-type]
@@ -194,9 +192,7 @@ def test_a_slow_reader_is_spared_and_gets_what_is_stored_later(tmp_path: Path) -
 def test_a_connection_gets_notifications_once_it_may_receive(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            row = it.store.client("ann")
-            assert row is not None
-            ann = it.ear(it.topics.client_of(row))
+            ann = await it.sign_on("ann", "comet", attached=False)
             ann.may_receive = False
             it.topics.attach(ann)  # type: ignore[arg-type]
             await it.subscribe(ann, "@a")
@@ -213,7 +209,7 @@ def test_a_connection_gets_notifications_once_it_may_receive(tmp_path: Path) -> 
 def test_a_new_form_applies_to_later_notifications(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
             await it.publish("@a", b"1", ttl_s=0)
             assert it.lines.encoded == 1
@@ -232,7 +228,7 @@ def test_a_failing_connection_does_not_affect_others(
 ) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
-            ann, bob = it.sign_on("ann", own=True), it.sign_on("bob", own=True)
+            ann, bob = await it.sign_on("ann", own=True), await it.sign_on("bob", own=True)
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a")
             ann.deliver = None  # type: ignore[assignment, method-assign]
@@ -241,7 +237,7 @@ def test_a_failing_connection_does_not_affect_others(
             assert ann.ended == "internal"
             assert bob.contents == [b"1", b"2"]
             it.leave(ann)
-            assert [each.content for each in it.waiting(it.sign_on("ann"))] == [b"2"]
+            assert [each.content for each in await it.waiting(await it.sign_on("ann"))] == [b"2"]
 
     asyncio.run(run())
     assert "cannot deliver" in caplog.text
@@ -250,13 +246,13 @@ def test_a_failing_connection_does_not_affect_others(
 def test_what_was_acknowledged_stays_so_after_a_restart(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
             for number in range(6):
                 await it.publish("@a", b"%d" % number)
             _ack(it, ann, *ann.ids[::2])
         async with local_topics(tmp_path) as it:
-            waiting = it.waiting(it.sign_on("ann"))
+            waiting = await it.waiting(await it.sign_on("ann"))
             assert [each.content for each in waiting] == [b"1", b"3", b"5"]
             assert [each.topic for each in waiting] == ["@a"] * 3
 
@@ -280,11 +276,11 @@ def test_a_client_without_an_id_gets_pushes_and_stores_nothing(tmp_path: Path) -
             assert ear.contents[-1] == b"you"
             it.leave(ear)
             await it.sweep()
-            assert it.topics.topic_list() == []
-            assert it.topics.client_list() == []
+            assert await it.topics.topic_page(0, 10) == (0, [])
+            assert await it.topics.client_page(0, 10) == (0, [])
         async with local_topics(tmp_path) as it:
-            assert it.store.topics() == []
-            assert list(it.store.index()) == []
+            assert it.stored_topics() == []
+            assert it.index() == []
 
     asyncio.run(run())
 
@@ -292,18 +288,19 @@ def test_a_client_without_an_id_gets_pushes_and_stores_nothing(tmp_path: Path) -
 def test_people_can_look(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
-            ann, bob = it.sign_on("ann"), it.sign_on("bob")
+            ann, bob = await it.sign_on("ann"), await it.sign_on("bob")
             await it.subscribe(ann, "@a")
             await it.subscribe(bob, "@a", "@b")
             it.leave(bob)
             await it.publish("@a", b"1")
-            (a, b) = map(topic_state, it.topics.topic_list())
+            _, (a, b) = await it.topics.topic_page(0, 10)
             assert (a.name, a.subscribers, a.online, a.stored) == ("@a", 2, 1, 1)
             assert (b.name, b.subscribers, b.online, b.stored) == ("@b", 1, 0, 0)
-            rows = {each.id: client_state(each) for each in it.topics.client_list()}
+            _, states = await it.topics.client_page(0, 10)
+            rows = {each.id: each for each in states}
             assert (rows["ann"].online, rows["ann"].owed, rows["ann"].waiting) == (True, 1, 1)
             assert (rows["bob"].online, rows["bob"].waiting) == (False, 1)
             assert rows["bob"].topics == ("@a", "@b")
-            assert [each.content for each in it.topics.inbox("bob", 5)] == [b"1"]
+            assert [each.content for each in await it.topics.inbox("bob", 5)] == [b"1"]
 
     asyncio.run(run())

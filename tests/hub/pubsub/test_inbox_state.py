@@ -27,8 +27,6 @@ def test_pushed_ones_do_not_hide_stored_ones() -> None:
         True, False, False, True, True, False,
     ]  # fmt: skip
     assert list(inbox.gaps()) == [(10, 50), (70, None)]
-    assert inbox.count_unsent([5, 11, 20, 50, 51, 70, 71]) == 4
-    assert inbox.count_unsent([5, 11, 20, 50, 51, 70, 71], 20) == 2
     inbox.mark_sent(20)
     assert list(inbox.gaps()) == [(20, 50), (70, None)]
     inbox.advance_cursor(50)

@@ -24,8 +24,8 @@ async def _refused(it: LocalTopics, **publication: Any) -> str:
     return caught.value.text
 
 
-def _rows(it: LocalTopics) -> dict[str, int]:
-    return dict(it.store.key_counts())
+async def _rows(it: LocalTopics) -> dict[str, int]:
+    return dict(await it.store.key_counts())
 
 
 def test_beyond_the_limit_of_a_client_new_keys_are_refused_and_old_ones_still_found(
@@ -33,7 +33,7 @@ def test_beyond_the_limit_of_a_client_new_keys_are_refused_and_old_ones_still_fo
 ) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], keys_per_client=3) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@news")
             first = [await it.publish("@news", key=f"k{n}", publisher="bob") for n in range(3)]
             assert "limits.keys_per_client" in await _refused(it, key="k3", publisher="bob")
@@ -43,22 +43,22 @@ def test_beyond_the_limit_of_a_client_new_keys_are_refused_and_old_ones_still_fo
             for number in range(4):  # operators: only the limit of the hub
                 await it.publish("@news", key=f"k{number}")
             assert len(ann.contents) == 3 + 1 + 1 + 4
-            assert _rows(it) == {"": 4, "bob": 3, "carl": 1}
+            assert await _rows(it) == {"": 4, "bob": 3, "carl": 1}
         # Counted again after a restart.
         async with local_topics(tmp_path, keys_per_client=3) as it:
-            assert it.topics.publisher.keys.total == 8
+            assert it.topics.keys.total == 8
             await _refused(it, key="k3", publisher="bob")
             it.now += it.limits.current.ttl_s + 1
             await _expire(it)
             await it.publish("@news", key="k3", publisher="bob")
-            assert _rows(it) == {"bob": 1}
+            assert await _rows(it) == {"bob": 1}
 
     asyncio.run(run())
 
 
 async def _expire(it: LocalTopics) -> None:
     done = it.loop.create_future()
-    it.topics.publisher.keys.expire(done.set_result)
+    it.topics.keys.expire(done.set_result)
     assert not await asyncio.wait_for(done, 20)
 
 
@@ -88,18 +88,18 @@ def test_publishes_that_were_not_written_do_not_count(
 ) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], keys_per_client=1) as it:
-            await it.subscribe(it.sign_on("ann"), "@news")
+            await it.subscribe(await it.sign_on("ann"), "@news")
 
             def fail(*_: object) -> None:
                 raise sqlite3.OperationalError("database or disk is full")
 
             with monkeypatch.context() as patch:
-                patch.setattr("wirelake.hub.store.writer.Batch.write", fail)
+                patch.setattr("wirelake.hub.store.sqlite.SqliteDatabase.write", fail)
                 with pytest.raises(HubError):
                     await it.publish("@news", key="k", publisher="bob")
-            assert it.topics.publisher.keys.total == 0
+            assert it.topics.keys.total == 0
             await it.publish("@news", key="k", publisher="bob")
-            assert _rows(it) == {"bob": 1}
+            assert await _rows(it) == {"bob": 1}
 
     asyncio.run(run())
 
@@ -115,17 +115,17 @@ def test_expired_keys_are_deleted_in_steps(tmp_path: Path, monkeypatch: pytest.M
                 it.now += 0.1
             it.now += _DAY_S - 2
             await _expire(it)
-            assert _rows(it) == {"ann": 5, "bob": 5}
+            assert await _rows(it) == {"ann": 5, "bob": 5}
             it.now += 3
             more, steps = True, 0
             while more:
                 done = it.loop.create_future()
-                it.topics.publisher.keys.expire(done.set_result)
+                it.topics.keys.expire(done.set_result)
                 more = await asyncio.wait_for(done, 20)
                 steps += 1
             assert steps == 3
-            assert _rows(it) == {}
-            assert it.topics.publisher.keys.total == 0
+            assert await _rows(it) == {}
+            assert it.topics.keys.total == 0
 
     asyncio.run(run())
 
@@ -142,8 +142,8 @@ def test_keys_that_are_being_written_end_with_their_publisher(tmp_path: Path) ->
             it.leave(ear)  # in the same turn, and so in the same batch
             await asyncio.wait_for(done, 20)
             await it.written()
-            assert _rows(it) == {}
-            assert it.topics.publisher.keys.total == 0
+            assert await _rows(it) == {}
+            assert it.topics.keys.total == 0
 
     asyncio.run(run())
 
@@ -156,12 +156,12 @@ def test_keys_of_a_connection_without_sign_on_end_with_it(tmp_path: Path) -> Non
                 await it.publish("@news", key="k", publisher=ear.client.id)
             it.leave(ears[0])
             await it.written()
-            assert _rows(it) == {ears[1].client.id: 1}
+            assert await _rows(it) == {ears[1].client.id: 1}
         # A kill leaves the other one.
         async with local_topics(tmp_path) as it:
             await it.written()
-            assert _rows(it) == {}
-            assert it.topics.publisher.keys.total == 0
+            assert await _rows(it) == {}
+            assert it.topics.keys.total == 0
 
     asyncio.run(run())
 
@@ -170,16 +170,16 @@ def test_keys_of_a_connection_without_sign_on_end_with_it(tmp_path: Path) -> Non
 def test_another_client_with_the_same_id_has_no_keys(tmp_path: Path, online: bool) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann", "bob"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@news")
             if online:
-                it.sign_on("bob")
+                await it.sign_on("bob")
             await it.publish("@news", b"x", key="k", publisher="bob")
             remove_client(tmp_path / "hub.sqlite3", "bob")
             if online:  # its connection is still open, and publishes
                 await it.publish("@news", b"x", key="late", publisher="bob")
             add_client(tmp_path / "hub.sqlite3", "bob")
-            it.sign_on("bob")
+            await it.sign_on("bob")
             for key in ("k", "late") if online else ("k",):
                 await it.publish("@news", b"x", key=key, publisher="bob")
             assert ann.contents == [b"x"] * (4 if online else 2)
@@ -192,7 +192,8 @@ def test_a_failed_sign_on_keeps_what_the_connection_had(tmp_path: Path) -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ear = it.nobody()
             await it.subscribe(ear, "@news", ack=False)
-            assert it.authority.try_sign_on(ear, "ann", "wrong") is None  # type: ignore[arg-type]
+            with pytest.raises(HubError, match="wrong"):
+                await it.authority.sign_on(ear, "ann", "wrong")  # type: ignore[arg-type]
             await it.publish("@news", b"x")
             assert ear.contents == [b"x"]
 

@@ -29,13 +29,13 @@ from .local_topics import local_topics
 def test_one_that_cannot_be_refuses_all(tmp_path: Path, names: list[str], code: str) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], subscriptions=4, topics=3) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             with pytest.raises(HubError) as refused:
                 await it.subscribe(ann, *names)
             assert refused.value.code == code
             assert ann.client is not None
             assert ann.client.subscriptions == {}
-            assert it.store.subscriptions() == []
+            assert it.select("SELECT * FROM subscriptions") == []
 
     asyncio.run(run())
 
@@ -43,7 +43,7 @@ def test_one_that_cannot_be_refuses_all(tmp_path: Path, names: list[str], code: 
 def test_topics_that_do_not_fit_a_list_are_refused(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             long = [f"@{each:03}" + "é" * 250 for each in range(70)]
             with pytest.raises(HubError, match="do not fit the frames"):
                 await it.subscribe(ann, *long)
@@ -55,13 +55,13 @@ def test_topics_that_do_not_fit_a_list_are_refused(tmp_path: Path) -> None:
 def test_twice_is_fine_and_may_change_the_ack(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann", "esnp")
+            ann = await it.sign_on("ann", "esnp")
             assert await it.subscribe(ann, "@a", "@a", ack=True) == 1
             await it.publish("@a", b"owed")
             assert await it.subscribe(ann, "@a", ack=False) == 1
             await it.publish("@a", b"free")
             assert ann.contents == [b"owed", b"free"]
-            assert [each.content for each in it.topics.inbox("ann", 9)] == [b"owed"]
+            assert [each.content for each in await it.topics.inbox("ann", 9)] == [b"owed"]
             assert await it.unsubscribe(ann, "@never") == 1
 
     asyncio.run(run())
@@ -70,21 +70,21 @@ def test_twice_is_fine_and_may_change_the_ack(tmp_path: Path) -> None:
 def test_subscriptions_survive_and_nothing_of_an_ended_one_waits(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a", "@b", "@c")
             for topic in ("@a", "@b", "@a"):
                 await it.publish(topic, topic.encode())
             assert await it.unsubscribe(ann, "@a", "@c") == 1
-            assert [each.content for each in it.waiting(ann)] == [b"@b"]
+            assert [each.content for each in await it.waiting(ann)] == [b"@b"]
             await it.publish("@a", b"not for ann")
             assert ann.contents == [b"@a", b"@b", b"@a"]
         async with local_topics(tmp_path) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             assert ann.client is not None
             assert list(ann.client.subscriptions) == ["@b"]
-            assert [each.content for each in it.waiting(ann)] == [b"@b"]
+            assert [each.content for each in await it.waiting(ann)] == [b"@b"]
             await it.subscribe(ann, "@a")
-            assert [each.content for each in it.waiting(ann)] == [b"@b"]
+            assert [each.content for each in await it.waiting(ann)] == [b"@b"]
 
     asyncio.run(run())
 
@@ -92,17 +92,17 @@ def test_subscriptions_survive_and_nothing_of_an_ended_one_waits(tmp_path: Path)
 def test_a_subscription_of_an_earlier_version_can_be_ended(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            await it.subscribe(it.sign_on("ann"), "@a")
+            await it.subscribe(await it.sign_on("ann"), "@a")
         with closing(sqlite3.connect(tmp_path / "hub.sqlite3")) as db, db:
             db.execute("UPDATE topics SET name = 'news'")
         async with local_topics(tmp_path) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             assert ann.client is not None
             assert list(ann.client.subscriptions) == ["news"]
             with pytest.raises(HubError, match="invalid topic"):
                 await it.unsubscribe(ann, "news", "more")
             assert await it.unsubscribe(ann, "news", "@never") == 0
-            assert it.store.subscriptions() == []
+            assert it.select("SELECT * FROM subscriptions") == []
 
     asyncio.run(run())
 
@@ -110,7 +110,7 @@ def test_a_subscription_of_an_earlier_version_can_be_ended(tmp_path: Path) -> No
 def test_changes_of_one_client_keep_their_order(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             result: list[object] = []
             for _ in range(5):
                 it.topics.subscribe(ann, ["@a"], True, result.append)  # type: ignore[arg-type]
@@ -119,24 +119,31 @@ def test_changes_of_one_client_keep_their_order(tmp_path: Path) -> None:
             assert result == [1, 0] * 5
             await it.publish("@a", b"once")
             assert ann.contents == [b"once"]
-            assert len(it.store.subscriptions()) == 1
+            assert len(it.select("SELECT * FROM subscriptions")) == 1
 
     asyncio.run(run())
 
 
-def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
+def _no_space(*_: object) -> None:
+    raise sqlite3.OperationalError("database or disk is full")
+
+
+def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
-            ann = it.sign_on("ann")
+            ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
-            fill = it.store._writer  # type: ignore[attr-defined]
-            fill.batch.work.append(lambda db: db.execute("SELECT nonsense"))
-            with pytest.raises(HubError) as refused:
-                await it.subscribe(ann, "@b")
+            with monkeypatch.context() as patch:
+                patch.setattr("wirelake.hub.store.sqlite._SUBSCRIBE", "nonsense")
+                with pytest.raises(HubError) as refused:
+                    await it.subscribe(ann, "@b")
             assert refused.value.code == "storage_failed"
-            fill.batch.work.append(lambda db: db.execute("SELECT nonsense"))
-            with pytest.raises(HubError):
-                await it.unsubscribe(ann, "@a")
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    "wirelake.hub.store.sqlite.SqliteDatabase._lost_subscriber", _no_space
+                )
+                with pytest.raises(HubError):
+                    await it.unsubscribe(ann, "@a")
             assert ann.client is not None
             assert list(ann.client.subscriptions) == ["@a"]
             await it.publish("@a", b"still")

@@ -333,7 +333,7 @@ def test_a_user_is_disconnected_with_its_token(change: str) -> None:
                 one.hub.topics._clock = lambda: later
             else:
                 remove_client(path, "alice")
-                one.hub.reload(one.hub.config)
+                await one.hub.reload(one.hub.config)
             await client.ended()
             reasons = [each.reason for each in one.hub.table.closed_connections]
             assert reasons == ["token_expired" if change == "expires" else "revoked"]

@@ -24,6 +24,7 @@ from wirelake.hub.store import (
     remove_client,
     rotate_client,
 )
+from wirelake.hub.store.interface import SaveTransient
 
 
 def test_only_the_hash_of_a_token_is_stored(tmp_path: Path) -> None:
@@ -80,13 +81,12 @@ def test_another_process_adds_clients_while_the_hub_writes(tmp_path: Path) -> No
             number = 0
             while process.poll() is None:
                 number += 1
-                done = asyncio.get_running_loop().create_future()
-                store.save_last_number(number)
-                store.when_written(done.set_result)
-                assert await done is None
+                await store.execute(SaveTransient(number))
             assert process.returncode == 0
-        assert sorted(row.id for row in store.clients()) == sorted(f"c{n}" for n in range(20))
-        assert store.last_number() == number
+        assert sorted(row.id for row in await store.accounts("client")) == sorted(
+            f"c{n}" for n in range(20)
+        )
+        assert await store.last_transient() == number
         await store.close()
 
     asyncio.run(run())
@@ -123,16 +123,11 @@ def test_settings_choose_durability(tmp_path: Path) -> None:
                 tmp_path,
                 asyncio.get_running_loop(),
             )
-            done = asyncio.get_running_loop().create_future()
-            found: list[object] = []
-
-            def look(db: sqlite3.Connection, found: list[object] = found) -> None:
-                found.extend(db.execute("PRAGMA synchronous").fetchone())
-                found.extend(db.execute("PRAGMA journal_mode").fetchone())
-
-            store._writer.batch.work.append(look)  # type: ignore[attr-defined]
-            store.when_written(done.set_result)
-            await done
+            db = store._writer._database._db  # type: ignore[attr-defined]
+            found = [
+                db.execute(f"PRAGMA {name}").fetchone()[0]
+                for name in ("synchronous", "journal_mode")
+            ]
             assert found == [wanted, "wal"]
             await store.close()
             with closing(sqlite3.connect(tmp_path / name)) as db:

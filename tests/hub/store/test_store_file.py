@@ -19,6 +19,14 @@ from wirelake.hub.config import StoreSettings
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import StoreError, add_client, list_clients, open_store
 from wirelake.hub.store.failures import LOG_S, Failures
+from wirelake.hub.store.interface import (
+    Append,
+    Delete,
+    RemoveAccount,
+    SaveTransient,
+    Subscribe,
+    Unsubscribe,
+)
 from wirelake.hub.store.migrations import connect
 
 _NAME = "hub.sqlite3"
@@ -149,11 +157,11 @@ def test_nothing_is_confirmed_when_the_file_is_removed_replaced_or_cut(
         store = _open(tmp_path)
 
         async def write(number: int) -> HubError | None:
-            done = asyncio.get_running_loop().create_future()
-            store.append((1_000 + number, 1, 0, 1, 4_000_000_000_000, None, b"x"), number)
-            store.when_written(done.set_result)
-            found: HubError | None = await done
-            return found
+            try:
+                await store.execute(SaveTransient(number))
+            except HubError as error:
+                return error
+            return None
 
         assert await write(0) is None
         change(path)
@@ -161,7 +169,7 @@ def test_nothing_is_confirmed_when_the_file_is_removed_replaced_or_cut(
             error = await write(number)
             assert error is not None
             assert error.code == "storage_failed"
-            assert said in store.problem()
+            assert said in await store.problem()
         await store.close()
 
     asyncio.run(run())
@@ -174,18 +182,15 @@ def test_a_file_that_another_process_made_smaller_is_checked_and_used(tmp_path: 
 
     async def run() -> None:
         store = _open(tmp_path)
-        before = store.size().database
+        before = (await store.size()).database
         with closing(sqlite3.connect(tmp_path / _NAME)) as db:
             db.execute("DELETE FROM log")
             db.commit()
             db.execute("VACUUM")
             db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        assert store.size().database < before // 2
-        done = asyncio.get_running_loop().create_future()
-        store.save_last_number(7)
-        store.when_written(done.set_result)
-        assert await done is None
-        assert store.problem() == ""
+        assert (await store.size()).database < before // 2
+        await store.execute(SaveTransient(7))
+        assert await store.problem() == ""
         await store.close()
 
     asyncio.run(run())
@@ -251,10 +256,10 @@ def test_free_pages_are_reused_and_given_back(tmp_path: Path) -> None:
 
     async def run() -> None:
         store = _open(tmp_path)
-        before = store.size().database
+        before = (await store.size()).database
         for _ in range(3):
             await _store_and_delete(store, 20_000)
-        grown = store.size()
+        grown = await store.size()
         assert before < grown.database < 3 * 25_000_000
         assert grown.free > grown.database // 2
         more = True
@@ -262,7 +267,7 @@ def test_free_pages_are_reused_and_given_back(tmp_path: Path) -> None:
             done = asyncio.get_running_loop().create_future()
             store.shrink(done.set_result)
             more = await done
-        after = store.size()
+        after = await store.size()
         assert after.database < grown.database // 2
         assert after.database == path.stat().st_size
         await store.close()
@@ -271,14 +276,16 @@ def test_free_pages_are_reused_and_given_back(tmp_path: Path) -> None:
 
 
 async def _store_and_delete(store: Any, count: int) -> None:
-    for number in range(1, count + 1):
-        store.append((number, 1, 0, 1, 4_000_000_000_000, None, b"x" * 1_000), number)
-    done = asyncio.get_running_loop().create_future()
-    store.when_written(done.set_result)
-    assert await done is None
-    deleted = asyncio.get_running_loop().create_future()
-    store.delete(range(1, count + 1), deleted.set_result)
-    assert await deleted is None
+    made = await store.execute(Subscribe(0, "~1", ("@a",), ack=True, max_topics=1, allowance=count))
+    numbers: list[int] = []
+    for _ in range(count):
+        store.write(
+            Append("@a", None, b"x" * 1_000, 0, 1, 4_000_000_000_000),
+            lambda result: numbers.append(result.number),
+        )
+    await store.execute(Unsubscribe(made.client, (made.rows[0].topic,)))
+    await store.execute(Delete(tuple(numbers)))
+    await store.execute(RemoveAccount("client", "~1"))
 
 
 def test_a_file_of_an_older_version_is_made_shrinkable(tmp_path: Path) -> None:
@@ -297,12 +304,12 @@ def test_a_page_that_cannot_be_read_is_an_error_of_every_read_and_stays(tmp_path
     async def run() -> None:
         _start_in(tmp_path)
         store = _open(tmp_path)
-        assert store.problem() == ""
+        assert await store.problem() == ""
         _damage(tmp_path / _NAME)
         with pytest.raises(HubError, match="cannot read the store"):
-            store.entries(list(range(1, 100)))
-        assert "malformed" in store.problem()
-        assert "malformed" in store.problem()  # although the probe succeeds
+            await store.entries(list(range(1, 100)))
+        assert "malformed" in await store.problem()
+        assert "malformed" in await store.problem()  # although the probe succeeds
         assert store.failures.counts == {"read": 1}
         await store.close()
 

@@ -28,15 +28,15 @@ def test_a_file_of_version_1_is_upgraded_with_everything_in_it(tmp_path: Path) -
 
     async def run() -> None:
         async with local_topics(tmp_path) as it:
-            assert it.authority.verify("ann", "throw-away token of ann") is not None
-            assert [each.content for each in it.topics.inbox("ann", 9)] == [b"one"]
-            assert [each.content for each in it.topics.inbox("bob", 9)] == [b"bob"]
+            assert await it.authority.verify("ann", "throw-away token of ann") is not None
+            assert [each.content for each in await it.topics.inbox("ann", 9)] == [b"one"]
+            assert [each.content for each in await it.topics.inbox("bob", 9)] == [b"bob"]
             assert (await it.publish("@news", b"x", key="k")).audience == 1
             published = await it.publish("@news", b"three", ttl_s=5)
             assert published.audience == 2
             it.now += 10
             await it.sweep()
-            assert {each.client for each in it.topics.dead(9)} == {"ann", "bob"}
+            assert {each.client for each in await it.topics.dead(9)} == {"ann", "bob"}
 
     asyncio.run(run())
     with closing(sqlite3.connect(path)) as db:

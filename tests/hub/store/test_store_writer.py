@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from wirelake.hub.config import StoreSettings
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import open_store
-from wirelake.hub.store.writer import insert
-
-
-def _row(number: int, content: bytes = b"x") -> tuple[int, int, int, int, int, None, bytes]:
-    return (number, 1, 0, 1, 4_000_000_000_000, None, content)
+from wirelake.hub.store.interface import Operation, SaveTransient, SetChecks
+from wirelake.hub.store.sqlite import SqliteDatabase, insert
 
 
 def _open(folder: Path) -> Any:
     return open_store(StoreSettings(), folder, asyncio.get_running_loop())
 
 
-def test_what_is_asked_for_in_one_turn_is_one_batch_in_order(tmp_path: Path) -> None:
+def test_what_is_asked_for_in_one_turn_is_one_batch_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def run() -> None:
         store = _open(tmp_path)
-        batches: list[list[Any]] = []
-        done = asyncio.get_running_loop().create_future()
-        store.appended = lambda tokens, error: batches.append([error, *tokens])
+        batches: list[Sequence[Operation[Any]]] = []
+        write = SqliteDatabase.write
+
+        def watched(self: SqliteDatabase, operations: Sequence[Operation[Any]]) -> list[Any]:
+            batches.append(operations)
+            return write(self, operations)
+
+        monkeypatch.setattr(SqliteDatabase, "write", watched)
+        results: list[int] = []
+        finished: list[int] = []
+        store.finished = lambda: finished.append(len(results))
         for number in range(1, 1001):
-            store.append(_row(number), number)
-        store.when_written(done.set_result)
-        assert await done is None
-        assert batches == [[None, *range(1, 1001)]]
-        assert sorted(number for _, number in store.index()) == list(range(1, 1001))
+            store.write(SaveTransient(number), lambda _, n=number: results.append(n))
+        await store.execute(SaveTransient(1001))
+        assert [len(each) for each in batches] == [1001]
+        assert results == list(range(1, 1001))
+        assert await store.last_transient() == 1001
+        await asyncio.sleep(0)
+        assert finished == [1000]
         await store.close()
 
     asyncio.run(run())
@@ -42,61 +53,64 @@ def test_what_is_asked_for_in_one_turn_is_one_batch_in_order(tmp_path: Path) -> 
 def test_a_batch_that_fails_fails_alone(tmp_path: Path) -> None:
     async def run() -> None:
         store = _open(tmp_path)
-        result: list[tuple[list[str], str | None]] = []
-
-        def appended(tokens: list[str], error: HubError | None) -> None:
-            result.append((tokens, error and error.code))
-            if len(result) == 3:
-                finished.set_result(None)
-
-        finished = asyncio.get_running_loop().create_future()
-        store.appended = appended
-        for at, (numbers, tokens) in enumerate((((1, 2), "ab"), ((3, 1), "cd"), ((4,), "e"))):
-            for number, token in zip(numbers, tokens, strict=True):
-                store.append(_row(number), token)
-            await _until(lambda at=at: len(result) > at)  # type: ignore[misc]
-        await finished
-        assert result == [(["a", "b"], None), (["c", "d"], "storage_failed"), (["e"], None)]
-        assert sorted(number for _, number in store.index()) == [1, 2, 4]
+        results: list[Any] = []
+        broken: Any = SetChecks(((1, 2),))  # type: ignore[arg-type]
+        for at, batch in enumerate(
+            ((SaveTransient(1), SaveTransient(2)), (SaveTransient(3), broken), (SaveTransient(4),))
+        ):
+            for operation in batch:
+                store.write(operation, results.append)
+            await _until(lambda at=at: len(results) >= (2, 4, 5)[at])  # type: ignore[misc]
+        codes = [each and each.code for each in results]
+        assert codes == [None, None, "storage_failed", "storage_failed", None]
+        assert await store.last_transient() == 4
+        assert await store.problem() == ""
         await store.close()
 
     asyncio.run(run())
 
 
-def test_the_writer_survives_an_error_that_is_not_of_the_database(tmp_path: Path) -> None:
+def test_an_error_that_is_not_of_the_database_fails_the_batch(tmp_path: Path) -> None:
     async def run() -> None:
         store = _open(tmp_path)
-        results: list[str | None] = []
-
-        def done(error: HubError | None) -> None:
-            results.append(error and error.code)
-
-        store.add_topic(1 << 64, "@too-large-a-number")  # OverflowError
-        store.when_written(done)
-        await _until(lambda: len(results) == 1)
-        assert "too large" in store.problem()
-        store.add_topic(1, "@news")
-        store.when_written(done)
-        await _until(lambda: len(results) == 2)
-        assert results == ["storage_failed", None]
-        assert store.topics() == [(1, "@news")]
-        assert not store.problem()
+        with pytest.raises(HubError) as refused:
+            await store.execute(SaveTransient(1 << 64))  # OverflowError
+        assert refused.value.code == "storage_failed"
+        assert "too large" in await store.problem()
+        await store.execute(SaveTransient(1))
+        assert await store.problem() == ""
         await store.close()
 
     asyncio.run(run())
+
+
+def test_a_callback_that_raises_does_not_keep_the_others_from_theirs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        store = _open(tmp_path)
+
+        def fail(_: object) -> None:
+            raise ValueError("a mistake")
+
+        store.write(SaveTransient(1), fail)
+        await store.execute(SaveTransient(2))
+        await store.close()
+
+    asyncio.run(run())
+    assert "a callback of the store raised an exception" in caplog.text
 
 
 def test_closing_writes_what_was_asked_for(tmp_path: Path) -> None:
     async def run() -> None:
         store = _open(tmp_path)
-        result: list[Any] = []
-        store.appended = lambda tokens, error: result.append((tokens, error))
-        store.closing = lambda: store.append(_row(2), "at the end")
-        store.append(_row(1), "before")
+        results: list[Any] = []
+        store.closing = lambda: store.write(SaveTransient(2), results.append)
+        store.write(SaveTransient(1), results.append)
         await store.close()
-        assert result == [(["before", "at the end"], None)]
+        assert results == [None, None]
         again = _open(tmp_path)
-        assert sorted(number for _, number in again.index()) == [1, 2]
+        assert await again.last_transient() == 2
         await again.close()
 
     asyncio.run(run())
@@ -105,10 +119,7 @@ def test_closing_writes_what_was_asked_for(tmp_path: Path) -> None:
 def test_a_loop_that_ends_without_closing_leaves_what_was_confirmed(tmp_path: Path) -> None:
     async def first() -> Any:
         store = _open(tmp_path)
-        done = asyncio.get_running_loop().create_future()
-        store.append(_row(1), 1)
-        store.when_written(done.set_result)
-        await done
+        await store.execute(SaveTransient(1))
         return store
 
     store = asyncio.run(first())
@@ -117,17 +128,18 @@ def test_a_loop_that_ends_without_closing_leaves_what_was_confirmed(tmp_path: Pa
     for name in ("hub.sqlite3", "hub.sqlite3-wal"):
         (copy / name).write_bytes((tmp_path / name).read_bytes())
 
-    async def second() -> list[tuple[int, int]]:
+    async def second() -> int:
         again = _open(copy)
-        found = list(again.index())
+        found: int = await again.last_transient()
         await again.close()
         return found
 
-    assert asyncio.run(second()) == [(1, 1)]
+    assert asyncio.run(second()) == 1
     store._writer._queue.put(None)
     store._writer._thread.join()
-    store.close_reader()
-    os.close(store._lock)
+    for reader in store._readers:
+        reader.close()
+    store._released()
 
 
 def test_statements_of_many_rows_take_every_count() -> None:

@@ -91,7 +91,7 @@ class Access:
         # As for clients, the delay of an address comes before the check of the token.
         address = "" if request.client is None else charged_address(request.client.host)
         await self._delay(address)
-        grant = self._find(token_hash(token.strip()))
+        grant = await self._find(token_hash(token.strip()))
         authority = self._hub.authority
         if grant is None:
             self._hub.counters.auth_failures[_COUNTED_AS] += 1
@@ -117,11 +117,11 @@ class Access:
             if not delayed[address]:
                 del delayed[address]
 
-    def _find(self, token: bytes) -> Grant | None:
+    async def _find(self, token: bytes) -> Grant | None:
         if hmac.compare_digest(token, self._admin):
             return Grant("", Role.OPERATOR, token)
         # Read for each request: a user who is removed, or whose token expires, is refused at once.
-        row = self._hub.store.user(token)
+        row = await self._hub.store.user(token)
         if row is None or expiry_of(row, token, self._hub.topics.now_ms()) is None:
             return None
         try:
@@ -129,10 +129,10 @@ class Access:
         except ValueError:  # a role of a newer version
             return None
 
-    def _still_granted(self, grant: Grant, role: Role) -> bool:
+    async def _still_granted(self, grant: Grant, role: Role) -> bool:
         """Return whether a token that was accepted earlier still is; for endless responses."""
         try:
-            found = self._find(grant.token)
+            found = await self._find(grant.token)
         except HubError:  # the store cannot be read
             return False
         return found is not None and found.role >= role

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -66,7 +66,7 @@ async def tail(request: Request) -> Response:
     reader = TailReader(
         chosen, protocol=protocol, with_bytes=with_bytes, connections=hub.connections
     )
-    granted: Callable[[], bool] = request.state.still_granted
+    granted: Callable[[], Awaitable[bool]] = request.state.still_granted
     return _Stream(_events(hub, reader, granted), readers, reader)
 
 
@@ -151,7 +151,7 @@ class TailReader:
 
 
 async def _events(
-    hub: Hub, reader: TailReader, granted: Callable[[], bool]
+    hub: Hub, reader: TailReader, granted: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
     decoder = shared_decoder(hub.tap)
     decoder.watchers.append(reader)
@@ -163,7 +163,7 @@ async def _events(
             # every keep-alive, however busy the stream is.
             if hub.loop.time() >= check_at:
                 check_at = hub.loop.time() + _KEEPALIVE_S
-                if not granted():
+                if not await granted():
                     return
             yield found
     finally:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 
 from ..errors import HubError
 from ..observe.counters import LatencyHistogram, bounds
+from ..store import Size
 from .http import hub_of
 from .pages import Traffic, recording_of, traffic_of
 from .top import call_latencies
@@ -31,7 +32,7 @@ from .top import call_latencies
 if TYPE_CHECKING:
     from ..hub import Hub
 
-__all__ = ["TARGETS", "HubCollector", "metrics_page"]
+__all__ = ["TARGETS", "HubCollector", "collector_of", "metrics_page"]
 
 TARGETS: Final = 100
 """Services and hub calls with their own series; the rest share one, `other`."""
@@ -44,16 +45,28 @@ async def metrics_page(request: Request) -> Response:
     """Answer with all series in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     hub = hub_of(request)
-    registry.register(HubCollector(hub, await traffic_of(hub)))
+    registry.register(await collector_of(hub))
     return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
 
-class HubCollector(Collector):
-    """Reads the counters of a hub on each scrape."""
+async def collector_of(hub: Hub) -> HubCollector:
+    """Return the collector of a hub, with what has to be read or counted for it."""
+    try:
+        size: Size | None = await hub.store.size()
+        topics, _ = await hub.store.topic_page(0, 0)
+    except HubError:  # the database cannot be read: `store_failures` counts it
+        size, topics = None, 0
+    return HubCollector(hub, await traffic_of(hub), size, topics)
 
-    def __init__(self, hub: Hub, traffic: Traffic):
+
+class HubCollector(Collector):
+    """Reads the counters of a hub."""
+
+    def __init__(self, hub: Hub, traffic: Traffic, size: Size | None, topics: int):
         self._hub = hub
         self._traffic = traffic
+        self._size = size
+        self._topics = topics
 
     def collect(self) -> Iterable[Metric]:
         """Yield every metric family."""
@@ -144,15 +157,11 @@ class HubCollector(Collector):
         yield _counts(
             "store_failures", "Failed reads and writes of the store.", "operation", failures
         )
-        topics = len(self._hub.topics.registry.topics)
-        yield _gauge("topics", "Topics with subscribers.", topics)
-        yield _gauge(
-            "idempotency_keys", "Idempotency keys kept.", self._hub.topics.publisher.keys.total
-        )
-        try:
-            size = store.size()
-        except HubError:  # the database cannot be read: `store_failures` counts it
+        yield _gauge("idempotency_keys", "Idempotency keys kept.", self._hub.topics.keys.total)
+        size = self._size
+        if size is None:
             return
+        yield _gauge("topics", "Topics with subscribers.", self._topics)
         yield _gauge("store_bytes", "Size of the database file.", size.database)
         yield _gauge("store_free_bytes", "Part of the file that is free for reuse.", size.free)
         yield _gauge("store_wal_bytes", "Size of the write-ahead log.", size.wal)

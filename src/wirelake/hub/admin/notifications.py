@@ -122,7 +122,7 @@ async def inbox(request: Request) -> Response:
     known_queries(request, "limit")
     limit = number(request, "limit", _DEFAULT, _MOST)
     client = request.path_params["client"]
-    rows = hub_of(request).topics.inbox(client, limit)
+    rows = await hub_of(request).topics.inbox(client, limit)
     return JsonResponse({"client": client, "notifications": [_shown(row) for row in rows]})
 
 
@@ -130,7 +130,7 @@ async def dead(request: Request) -> Response:
     """Answer with dead letters, newest first."""
     known_queries(request, "limit", "client")
     limit = number(request, "limit", _DEFAULT, _MOST)
-    rows = hub_of(request).topics.dead(limit, request.query_params.get("client"))
+    rows = await hub_of(request).topics.dead(limit, request.query_params.get("client"))
     return JsonResponse({"dead": [_letter(row) for row in rows]})
 
 

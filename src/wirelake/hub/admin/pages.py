@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from starlette.requests import Request
@@ -19,7 +19,6 @@ from wirelake import __version__
 
 from ..errors import HubError
 from ..observe.recording import Recording
-from ..pubsub.topics import client_state, topic_state
 from .http import JsonResponse, hub_of, known_protocol, known_queries, number
 
 if TYPE_CHECKING:
@@ -50,8 +49,6 @@ _DEFAULT: Final = 100
 _OFFSET: Final = 10_000_000
 _SLICE: Final = 5_000
 """Items looked at in one turn of the loop: about a millisecond."""
-_FORMATTED: Final = 100
-"""Rows formatted in one turn: a client may have 127 topics."""
 
 
 async def healthz(_: Request) -> Response:
@@ -68,7 +65,7 @@ async def readyz(request: Request) -> Response:
         raise HubError("closing")
     if not_open:
         raise HubError("closing", f"not listening yet: {', '.join(not_open)}")
-    problem = hub.store.problem()
+    problem = await hub.store.problem()
     if problem:
         raise HubError("storage_failed", problem)
     return JsonResponse({"status": "ok"})
@@ -145,23 +142,22 @@ async def connz(request: Request) -> Response:
 async def topicz(request: Request) -> Response:
     """Answer with the topics."""
     limit, offset = _bounds(request)
-    topics = hub_of(request).topics.topic_list()
-    return await _page("topics", len(topics), topics[offset : offset + limit], topic_state)
+    count, rows = await hub_of(request).topics.topic_page(offset, limit)
+    return JsonResponse({"count": count, "topics": rows})
 
 
 async def clientz(request: Request) -> Response:
-    """Answer with the clients: those with an id, then the anonymous ones."""
+    """Answer with the clients of the store, then those of connections that are not in it."""
     limit, offset = _bounds(request)
     hub = hub_of(request)
     anonymous: list[Client] = []
     async for some in in_slices(list(hub.connections.values())):
         found = (each.client for each in some)
-        anonymous.extend(each for each in found if each is not None and not each.durable)
-    # Not a copy of all: of a million clients it would take longer than everything else.
-    stored = len(hub.topics.registry.clients)
-    page = hub.topics.client_list(offset, limit)
-    page += anonymous[max(0, offset - stored) : max(0, offset + limit - stored)]
-    return await _page("clients", stored + len(anonymous), page, client_state)
+        anonymous.extend(each for each in found if each is not None and not each.number)
+    count, page = await hub.topics.client_page(offset, limit)
+    for each in anonymous[max(0, offset - count) : max(0, offset + limit - count)]:
+        page.append(await hub.topics.client_state(each))
+    return JsonResponse({"count": count + len(anonymous), "clients": page})
 
 
 def recording_of(hub: Hub) -> Recording | None:
@@ -205,15 +201,6 @@ def _bounds(request: Request) -> tuple[int, int]:
     known_queries(request, "limit", "offset")
     limit = number(request, "limit", _DEFAULT, _PAGE)
     return limit, number(request, "offset", 0, _OFFSET)
-
-
-async def _page(
-    name: str, count: int, items: Sequence[Item], shown: Callable[[Item], Any]
-) -> Response:
-    rows: list[Any] = []
-    async for some in in_slices(items, _FORMATTED):
-        rows.extend(map(shown, some))
-    return JsonResponse({"count": count, name: rows})
 
 
 def nested(counter: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:

@@ -25,7 +25,6 @@ from .pages import Traffic, in_slices, nested, recording_state, traffic_of
 
 if TYPE_CHECKING:
     from ..hub import Hub
-    from ..pubsub.subscriptions import Topic
 
 __all__ = ["Top", "TopTarget", "TopTopic", "call_latencies", "top"]
 
@@ -133,8 +132,9 @@ async def top(request: Request) -> Response:
     known_queries(request, "limit")
     limit = number(request, "limit", _DEFAULT, _MOST)
     hub = hub_of(request)
-    topics = await _busiest(hub.topics.topic_list(), limit)
-    return JsonResponse(_top(hub, topics, await traffic_of(hub)))
+    topics = [await _topic(hub, name) for name in await _busiest(hub, limit)]
+    count, _ = await hub.store.topic_page(0, 0)
+    return JsonResponse(_top(hub, count, topics, await traffic_of(hub)))
 
 
 def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
@@ -144,7 +144,7 @@ def call_latencies(hub: Hub) -> dict[str, LatencyHistogram]:
     return {name: times for name, times in found.items() if times.total_ns}
 
 
-def _top(hub: Hub, topics: list[Topic], traffic: Traffic) -> Top:
+def _top(hub: Hub, topic_count: int, topics: list[TopTopic], traffic: Traffic) -> Top:
     counters = hub.counters
     return Top(
         version=__version__,
@@ -172,22 +172,19 @@ def _top(hub: Hub, topics: list[Topic], traffic: Traffic) -> Top:
         auth_failures=counters.auth_failures,
         failures=nested(counters.failures),
         targets=[_target(name, times) for name, times in call_latencies(hub).items()],
-        topic_count=len(hub.topics.registry.topics),
-        topics=[_topic(each) for each in topics],
+        topic_count=topic_count,
+        topics=topics,
         failed_connections=list(reversed(hub.table.failed_connections)),
     )
 
 
-async def _busiest(topics: list[Topic], limit: int) -> list[Topic]:
+async def _busiest(hub: Hub, limit: int) -> list[str]:
     # The largest of each slice compete with the largest so far; other connections run in between.
-    found: list[Topic] = []
-    async for some in in_slices(topics):
-        found = heapq.nlargest(limit, [*found, *some], key=_traffic)
-    return found
-
-
-def _traffic(topic: Topic) -> int:
-    return topic.published + topic.delivered
+    found: list[tuple[int, str]] = []
+    async for some in in_slices(list(hub.topics.registry.traffic.items())):
+        sums = [(each.published + each.delivered, name) for name, each in some]
+        found = heapq.nlargest(limit, [*found, *sums])
+    return [name for _, name in found]
 
 
 def _target(name: str, times: LatencyHistogram) -> TopTarget:
@@ -201,15 +198,18 @@ def _target(name: str, times: LatencyHistogram) -> TopTarget:
     )
 
 
-def _topic(topic: Topic) -> TopTopic:
+async def _topic(hub: Hub, name: str) -> TopTopic:
+    traffic = hub.topics.registry.traffic[name]
+    row = await hub.store.topic(name)
+    state = None if row is None else await hub.topics.topic_state(row)
     return TopTopic(
-        name=topic.name,
-        subscribers=len(topic.subscribers),
-        online=topic.online,
-        held=len(topic.held),
-        stored=len(topic.numbers),
-        published=topic.published,
-        delivered=topic.delivered,
+        name=name,
+        subscribers=0 if state is None else state.subscribers,
+        online=0 if state is None else state.online,
+        held=0 if state is None else state.held,
+        stored=0 if state is None else state.stored,
+        published=traffic.published,
+        delivered=traffic.delivered,
     )
 
 

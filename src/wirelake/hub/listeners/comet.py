@@ -207,7 +207,7 @@ class CometConnection(Connection):
         elif kind is HeartbeatAnswered:
             self._resend()
         elif kind is AuthRequested:
-            self._sign_on(event.client_id, event.token)
+            self.start(self._sign_on(event.client_id, event.token))
         elif kind is KeyExchanged:
             self._regroup()
 
@@ -235,36 +235,22 @@ class CometConnection(Connection):
 
     # -- signing on --------------------------------------------------------------------------
 
-    def _sign_on(self, client_id: str, token: str) -> None:
-        """Sign on: at once, or after a delay for an address with recent failures."""
-        authority = self.hub.authority
-        if authority.delay(self.charged_to) > 0:
-            self.spawn(self._sign_on_later(client_id, token))
-            return
-        try:
-            client = authority.try_sign_on(self, client_id, token)
-        except HubError as error:
-            self.session.refuse(BINDING.error_number(error.code))
-            return
-        if client is None:
-            self.session.refuse()
-        else:
-            self._accept(client)
-
-    async def _sign_on_later(self, client_id: str, token: str) -> None:
+    async def _sign_on(self, client_id: str, token: str) -> None:
         client: Client | None = None
         code = 0
         try:
             client = await self.hub.authority.sign_on(self, client_id, token)
         except HubError as error:
-            code = BINDING.error_number(error.code)
+            if error.code != "auth_failed":
+                code = BINDING.error_number(error.code)
         if self.session.closed:  # the peer did not wait for the end of the delay
             return
         if client is None:
             self.session.refuse(code)
         else:
             self._accept(client)
-        self.react()
+        if not self._handling_event:
+            self.react()
 
     def _accept(self, client: Client) -> None:
         """Accept the client; `on_duplicate` decides which of its two connections is closed."""
@@ -274,6 +260,7 @@ class CometConnection(Connection):
         older = self.listener.online.get(client.id)
         # With `on_duplicate="reject"` the session refuses this connection, and the older one stays.
         if not self.session.accept(elsewhere=None if older is None else older.session):
+            self.hub.topics.detach(self)
             self.client = None
             return
         self.session.client_id = client.id  # share one string: there are up to 100,000 sessions
@@ -321,8 +308,11 @@ class CometConnection(Connection):
         self.hub.topics.unsubscribe(self, command.topics, self._done)
 
     def _get_message_list(self, command: GetMessageList) -> None:  # noqa: ARG002
+        self.start(self._answer_list())
+
+    async def _answer_list(self) -> None:
         try:
-            waiting = self.hub.topics.waiting(self)
+            waiting = await self.hub.topics.waiting(self)
         except HubError as error:
             self._answer(_error(error))
         else:
@@ -370,11 +360,15 @@ class CometConnection(Connection):
         now = self.hub.loop.time()
         if self.client is None or now < self._resend_from or self.paused_since:
             return
+        before, self._resend_from = self._resend_from, now + RESEND_S
+        self.start(self._resend_waiting(before))
+
+    async def _resend_waiting(self, resend_from: float) -> None:
         try:
-            waiting = self.hub.topics.waiting(self)
+            waiting = await self.hub.topics.waiting(self)
         except HubError:  # a heartbeat has no answer for it: the next one tries again
+            self._resend_from = resend_from
             return
-        self._resend_from = now + RESEND_S
         if not self.open or not self.may_receive:
             return
         before_ms = time.time() * 1000 - RESEND_S * 1000

@@ -173,16 +173,16 @@ class MaglineConnection(Connection):
         self._end_handshake()
         receives = self.listener.replace(event.replaced)
         if event.principal:
-            self._restore_client(event.principal, receives)
+            self.start(self._restore_client(event.principal, receives))
         elif self.listener.allows_anonymous:
             self.hub.authority.anonymous(self)
 
-    def _restore_client(self, principal: str, receives: bool) -> None:
+    async def _restore_client(self, principal: str, receives: bool) -> None:
         # A session can be resumed for up to 24 hours (section 4.10). `wirelake client remove` and
         # `rotate` run in another process, which has no access to the tickets in memory.
         credential, _, client_id = principal.partition(" ")
         try:
-            known = self.hub.authority.resume(self, client_id, bytes.fromhex(credential))
+            known = await self.hub.authority.resume(self, client_id, bytes.fromhex(credential))
         except HubError as error:
             self.end(error.code)
             return

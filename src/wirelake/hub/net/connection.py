@@ -40,13 +40,14 @@ import asyncio
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from wirelake.protocols.hub_calls import HUB_SERVICE
 from wirelake.protocols.sansio import CLOSED, Closed, Event, Failed, Session, SessionError, Side
 
+from ..eager import start
 from ..errors import HubError
 from ..observe.tap import Tap
 from ..pubsub.notifications import Form, Notification
@@ -633,7 +634,15 @@ class Connection(asyncio.Protocol):
 
     def spawn(self, work: Awaitable[Any], held_bytes: int = 0) -> None:
         """Run a task, which keeps a number of bytes; it is cancelled when the connection ends."""
-        task = asyncio.ensure_future(work)
+        self._track(asyncio.ensure_future(work), held_bytes)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine, at once as far as it can; it is cancelled when the connection ends."""
+        task = start(work, self.hub.loop)
+        if task is not None:
+            self._track(task, 0)
+
+    def _track(self, task: asyncio.Task[Any], held_bytes: int) -> None:
         if self._tasks is None:
             self._tasks = set()
         self._tasks.add(task)

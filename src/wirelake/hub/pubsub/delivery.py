@@ -27,9 +27,11 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..config import ActiveLimits
+from ..eager import Background
 from ..errors import HubError
 from ..observe.counters import Counters
-from ..store import Entry, InboxRow, Store
+from ..store import Entry, Store
+from ..store.interface import AddDeadLetters, Delete, SaveInboxes
 from .notifications import Form, Notification, notification_of, number_of
 from .subscriptions import Client, Receiver, Topic
 
@@ -58,6 +60,9 @@ SAVE_S: Final = 0.05
 a longer wait would repeat more, a shorter one would save the same inbox for every ack."""
 _MAX_SAVED: Final = 1_000
 """Inboxes packed in one turn of the loop: a few milliseconds."""
+_MAX_MISSED: Final = 4 * PAGE
+"""Notifications kept for a client while a page of its backlog is read; with more, the next page is
+read as well."""
 
 
 class Delivery:
@@ -72,6 +77,7 @@ class Delivery:
         fanout: Fanout,
         now_ms: Callable[[], int],
         server: int,
+        background: Background,
     ):
         self._store = store
         self._loop = loop
@@ -80,12 +86,15 @@ class Delivery:
         self._fanout = fanout
         self._now_ms = now_ms
         self._server = server
+        self._background = background
         self._out: dict[Receiver, list[Notification]] = {}
-        self.changed_clients: dict[Client, None] = {}
-        """Clients that have acknowledged something, or otherwise need less of the log."""
-        self.changed_topics: dict[Topic, None] = {}
-        """Topics whose log may have something to delete."""
-        self._cursors = CursorWriter(store, loop, self._prepare_save)
+        self._reading = 0
+        """Clients of which a page is being read while publishes go on."""
+        self._done_private: list[int] = []
+        """Rows of acknowledged private notifications."""
+        self.changed_topics: dict[int, None] = {}
+        """Numbers of topics whose log may have something to delete."""
+        self.cursors = CursorWriter(store, loop, self._before_save)
         self.reached = 0
         """Every notification up to this number was pushed to live clients, or never will be. The
         cursors of live clients are set to it when they are saved, not with every push."""
@@ -103,17 +112,14 @@ class Delivery:
         client.unacked = 0
         client.slow = bool(connection.paused_since)
         client.position = 0
+        for each in client.subscriptions.values():
+            each.topic.held[client] = None
         if connection.acks_all:
             # comet fetches its backlog: only what is published from now on is pushed. The span that
             # starts here keeps the older notifications unsent, so that the list still has them.
-            client.close_gaps()
-            if not client.next_numbers(0, 1, holes=False):
-                client.inbox.advance_cursor(self.reached)
-            else:
-                client.inbox.start_span(self.reached)
+            client.inbox.start_span(self.reached)
             client.position = client.inbox.top
-        for each in client.subscriptions.values():
-            each.topic.held[client] = None
+            self._background.start(self._close_gaps_of(client))
         self.push(client)
 
     def detach(self, connection: Receiver) -> None:
@@ -179,37 +185,50 @@ class Delivery:
         """Reduce the inbox of a client that was sent everything to its cursor."""
         # A live client has been sent everything up to `reached`, also if nothing was for it.
         # Without this its cursor would stay behind, and every topic's log would be kept for it.
-        client.close_gaps()
         if not client.inbox.spans or not connection.acks_all:
             client.inbox.advance_cursor(max(client.inbox.top, self.reached))
 
-    def _prepare_save(self, client: Client) -> None:
+    def _before_save(self, client: Client) -> None:
         if client.live and client.receiver is not None:
             self._advance_inbox(client, client.receiver)
+        if self._done_private:
+            done, self._done_private = self._done_private, []
+            self._store.write(Delete(tuple(done)))
 
     # -- live clients ------------------------------------------------------------------------
 
     def push_to_topic(self, topic: Topic, notification: Notification) -> None:
         """Push a stored notification to all live subscribers."""
-        self.changed_topics[topic] = None
         self._fanout.flush()  # older transient ones first
+        number = notification.number
+        if self._reading:
+            for client in topic.held:
+                subscription = topic.subscribers.get(client)
+                if subscription is not None and number > subscription.start:
+                    self._miss(client, notification, subscription.ack)
         if not topic.by_form and not topic.unshared:
             return
-        number = notification.number
         for connection in topic.live():  # a copy: a full window takes the client out of the group
-            client = connection.client
-            if client is None:
+            found = connection.client
+            if found is None:
                 continue
-            subscription = topic.subscribers.get(client)
+            subscription = topic.subscribers.get(found)
             if subscription is not None and number > subscription.start:
-                self._push_now(client, connection, notification, subscription.ack)
-                topic.delivered += client.live
+                self._push_now(found, connection, notification, subscription.ack)
+                topic.traffic.delivered += found.live
 
     def push_to_client(self, client: Client, notification: Notification) -> None:
         """Push a stored notification to one client, if it is live."""
         self._fanout.flush()
+        client.private[notification.number] = None
         if client.live and client.receiver is not None:
             self._push_now(client, client.receiver, notification, client.acks)
+        else:
+            self._miss(client, notification, client.acks)
+
+    def _miss(self, client: Client, notification: Notification, ack: bool) -> None:
+        if client.missed is not None:
+            client.missed.append((notification, ack))
 
     def _push_now(
         self, client: Client, connection: Receiver, notification: Notification, ack: bool
@@ -228,6 +247,7 @@ class Delivery:
             # Written counts as acknowledged, so the cursor moves. With acknowledgements it is saved
             # with the ack: a crash before that has to repeat the delivery anyway.
             self._changed(client)
+            self._finished(client, number)
         inbox.mark_sent(number)
         # Collected until `flush`: a commit releases up to thousands of publications at once, and a
         # subscriber of many gets them in one write.
@@ -267,23 +287,65 @@ class Delivery:
     def push(self, client: Client) -> None:
         """Push the next page of the backlog; make the client live when there is none."""
         connection = client.receiver
-        if connection is None or client.live or client.slow or client.scheduled:
+        if connection is None or client.scheduled or client.reading:
             return
-        if not connection.open or not connection.may_receive:
-            return
+        if self._may_push(client, connection):
+            self._background.start(self._push(client, connection))
+
+    def _may_push(self, client: Client, connection: Receiver) -> bool:
+        """Return whether a client is held on this connection, and can be sent a page."""
+        return (
+            client.receiver is connection
+            and not (client.live or client.slow)
+            and connection.open
+            and connection.may_receive
+        )
+
+    async def _push(self, client: Client, connection: Receiver) -> None:
+        client.reading = True
+        client.missed = []
+        self._reading += 1
+        try:
+            await self._push_page(client, connection)
+        except HubError as error:
+            # Silence would look like an empty backlog. The client connects again, and gets the
+            # same until the store can be read. Later: this may be called while an event of the
+            # connection is handled.
+            self._loop.call_soon(connection.end, error.code)
+        finally:
+            self._reading -= 1
+            client.missed = None
+            client.reading = False
+        if client.receiver is not connection:  # another connection came while the page was read
+            self.push(client)
+
+    async def _push_page(self, client: Client, connection: Receiver) -> None:
         # The window: at most `in_flight` notifications are pushed and unacknowledged. One number is
         # looked up even without room, to tell "nothing left" (live) from "wait for an ack" (held).
         room = self._limits.current.in_flight - client.unacked
         limit = min(PAGE, max(room, 1))
-        numbers = client.next_numbers(client.position, limit, holes=not connection.acks_all)
+        reached = self.reached
+        holes = not connection.acks_all
+        numbers = await self.next_numbers(client, client.position, limit, holes=holes)
         if numbers and room <= 0:
-            return  # `ack` pushes the next page
-        if numbers and not self._push_page(client, connection, numbers):
+            # `ack` pushes the next page, unless it came while this was read.
+            if client.unacked < self._limits.current.in_flight:
+                self._push_later(client)
             return
+        entries = await self._store.entries(numbers) if numbers else []
+        if not self._may_push(client, connection):
+            return
+        if numbers:
+            client.position = numbers[-1]
+            self._send_page(client, connection, self._valid(client, numbers, entries))
         if len(numbers) < limit:
-            self._go_live(client, connection)
-        else:
-            self._push_later(client)
+            # Everything that was published until the read began was sent. What was published since
+            # then was collected; it follows in the same turn, so nothing can come between.
+            client.position = max(client.position, reached)
+            if self._send_missed(client, connection):
+                self._go_live(client, connection)
+                return
+        self._push_later(client)
 
     def _push_later(self, client: Client) -> None:
         # One page per turn: a client with a backlog of 10,000 must not delay the others, and acks
@@ -296,73 +358,141 @@ class Delivery:
         client.scheduled = False
         self.push(client)
 
-    def _push_page(self, client: Client, connection: Receiver, numbers: list[int]) -> bool:
-        try:
-            page = self._read(client, numbers)
-        except HubError as error:
-            # Silence would look like an empty backlog. The client connects again, and gets the
-            # same until the store can be read. Later: this may be called while an event of the
-            # connection is handled.
-            self._loop.call_soon(connection.end, error.code)
-            return False
-        client.position = numbers[-1]
-        inbox = client.inbox
+    def _send_page(self, client: Client, connection: Receiver, page: Sequence[Entry]) -> None:
+        notifications: list[Notification] = []
         for entry in page:
             # A private notification, or one of a topic that was unsubscribed after the numbers were
             # collected, is acknowledged like the rest of the client's notifications.
             subscription = client.subscriptions.get(entry.topic or "")
             private = entry.target < 0 or subscription is None
             if subscription is not None and not private:
-                subscription.topic.delivered += 1
+                subscription.topic.traffic.delivered += 1
+            if entry.target < 0:
+                client.private[entry.number] = None
             ack = client.acks if private or subscription is None else subscription.ack
-            inbox.mark_sent(entry.number)
-            # A hole stays until it is acknowledged, and is pushed again on the next connection.
-            # Without acknowledgements a notification is done when it is written.
-            if ack or connection.acks_all:
-                inbox.holes[entry.number] = connection.id
-                client.unacked += 1
-            else:
-                inbox.holes.pop(entry.number, None)
+            self._sent(client, connection, entry.number, ack or connection.acks_all)
+            notifications.append(notification_of(entry, self._server))
         self._changed(client)
-        if page:
+        if notifications:
             self._fanout.flush()
-            self._write(connection, [notification_of(each, self._server) for each in page], {})
-        return True
+            self._write(connection, notifications, {})
 
-    def waiting(self, client: Client) -> list[Notification]:
+    def _sent(self, client: Client, connection: Receiver, number: int, ack: bool) -> None:
+        client.inbox.mark_sent(number)
+        # A hole stays until it is acknowledged, and is pushed again on the next connection.
+        # Without acknowledgements a notification is done when it is written.
+        if ack:
+            client.inbox.holes[number] = connection.id
+            client.unacked += 1
+        else:
+            client.inbox.holes.pop(number, None)
+            self._finished(client, number)
+
+    def _send_missed(self, client: Client, connection: Receiver) -> bool:
+        """Send what was published while the last page was read; return whether that was all."""
+        missed, client.missed = client.missed or [], []
+        if len(missed) > _MAX_MISSED:
+            return False
+        sent: list[Notification] = []
+        full = False
+        for notification, acks in missed:
+            if notification.number <= client.position:
+                continue
+            ack = acks or connection.acks_all
+            full = ack and client.unacked >= self._limits.current.in_flight
+            if full:
+                break
+            client.position = notification.number
+            self._sent(client, connection, notification.number, ack)
+            sent.append(notification)
+        if sent:
+            self._changed(client)
+            self._write(connection, sent, {})
+        return not full
+
+    async def next_numbers(
+        self, client: Client, after: int, limit: int, *, holes: bool
+    ) -> list[int]:
+        """Return the lowest unsent numbers beyond `after`; with `holes`, unacknowledged, too."""
+        found: list[int] = []
+        # Unsent numbers are in the gaps between spans: usually one gap, beyond the cursor.
+        for begin, end in list(client.inbox.gaps()):
+            low = max(begin, after)
+            high = self.reached if end is None else min(end, self.reached)
+            if low < high and len(found) < limit:
+                found += await self._store.numbers(client.sources(low), high, limit - len(found))
+        if holes:
+            found.extend(number for number in client.inbox.holes if number > after)
+            found.sort()
+        return found[:limit]
+
+    async def count(self, client: Client) -> int:
+        """Return how many notifications a client has not acknowledged."""
+        count = len(client.inbox.holes)
+        for begin, end in list(client.inbox.gaps()):
+            high = self.reached if end is None else min(end, self.reached)
+            if begin < high:
+                count += await self._store.count(client.sources(begin), high)
+        return count
+
+    async def close_gaps(self, client: Client) -> None:
+        """Merge spans into the cursor where nothing waits before them."""
+        # A gap is closed when no number in it is for this client: the numbers of all topics are in
+        # one sequence, and most belong to others. Without this, spans would never be merged.
+        inbox = client.inbox
+        while inbox.spans:
+            begin = inbox.spans[0][0]
+            if await self._store.numbers(client.sources(inbox.cursor), begin, 1):
+                return
+            if inbox.spans and inbox.spans[0][0] == begin:
+                inbox.advance_cursor(begin)
+
+    async def _close_gaps_of(self, client: Client) -> None:
+        try:
+            await self.close_gaps(client)
+        except HubError:
+            return  # a gap that stays open costs nothing but a few bytes
+        if client.live and client.receiver is not None:
+            self._advance_inbox(client, client.receiver)
+
+    async def waiting(self, client: Client) -> list[Notification]:
         """Return the oldest unacknowledged notifications that fit one list; they count as sent.
 
         Raises HubError when the store cannot be read: an empty list would mean that there are none.
         """
-        numbers = client.next_numbers(0, LIST_COUNT, holes=True)
-        page = self._read(client, numbers)
+        numbers = await self.next_numbers(client, 0, LIST_COUNT, holes=True)
+        entries = await self._store.entries(numbers) if numbers else []
+        page = self._valid(client, numbers, entries)
         taken: list[Notification] = []
         size = 0
         for entry in page:
             client.inbox.mark_sent(entry.number)
             client.inbox.holes.setdefault(entry.number, 0)
+            if entry.target < 0:
+                client.private[entry.number] = None
             size += len(entry.content)
             if not taken or size <= LIST_BYTES:  # at least one, or a large one would block the list
                 taken.append(notification_of(entry, self._server))
-        client.close_gaps()
+        await self.close_gaps(client)
         return taken
 
-    def peek(self, client: Client, limit: int) -> list[Notification]:
+    async def peek(self, client: Client, limit: int) -> list[Notification]:
         """Return the backlog of a client without marking anything as sent."""
-        entries = self._store.entries(client.next_numbers(0, limit, holes=True))
-        return [notification_of(each, self._server) for each in entries]
+        numbers = await self.next_numbers(client, 0, limit, holes=True)
+        return [notification_of(each, self._server) for each in await self._store.entries(numbers)]
 
-    def _read(self, client: Client, numbers: list[int]) -> list[Entry]:
-        """Read entries of the log. Expired ones become dead letters, deleted ones are skipped."""
-        entries = self._store.entries(numbers)
+    def _valid(
+        self, client: Client, numbers: Sequence[int], entries: Sequence[Entry]
+    ) -> list[Entry]:
+        """Return the entries that have not expired; for the others, the client waits no longer."""
         now_ms = self._now_ms()
         page = [entry for entry in entries if entry.expires_ms > now_ms]
         if len(page) < len(numbers):
             existing = {entry.number for entry in entries}
             expired = [entry.number for entry in entries if entry.expires_ms <= now_ms]
             self.dead_letter(client, expired, "expired")
-            # Deleted between the index in memory and the read: expired in this moment, or the
-            # client was removed. They must not be asked for again with every page.
+            # Deleted between the two reads: expired in this moment, or the client was removed. They
+            # must not be asked for again with every page.
             for number in numbers:
                 if number not in existing:
                     client.inbox.mark_sent(number)
@@ -378,9 +508,10 @@ class Delivery:
         for each in ids:
             number = number_of(each)
             connection = None if number is None else holes.pop(number, None)
-            if connection is None:
+            if connection is None or number is None:
                 continue
             count += 1
+            self._finished(client, number)
             # Only what was pushed on this connection is in its window. Acks for an earlier one, or
             # for a fetched list, free no room.
             if receiver is not None and connection == receiver.id:
@@ -391,9 +522,16 @@ class Delivery:
             self._push_later(client)
         return count
 
+    def _finished(self, client: Client, number: int) -> None:
+        """Delete the row of a private notification that its client has acknowledged."""
+        if client.private and number in client.private:
+            del client.private[number]
+            self._done_private.append(number)
+
     def drop(self, client: Client, numbers: Sequence[int]) -> None:
         """Remove these from the inbox, acknowledged or not."""
         for number in numbers:
+            client.private.pop(number, None)
             pushed_on = client.inbox.holes.pop(number, 0)
             if client.receiver is not None and pushed_on == client.receiver.id:
                 client.unacked -= 1
@@ -407,6 +545,7 @@ class Delivery:
             return
         # They leave the inbox now, or the next sweep would find them again, and come back if the
         # dead letters cannot be written.
+        private = tuple(number for number in numbers if number in client.private)
         for number in numbers:
             client.inbox.mark_sent(number)
         self.drop(client, numbers)
@@ -414,29 +553,27 @@ class Delivery:
             self._counters.dead[reason] += len(numbers)
             return
 
-        def done(error: HubError | None) -> None:
-            if error is None:
-                self._counters.dead[reason] += len(numbers)
-            else:
+        def done(result: object) -> None:
+            if isinstance(result, HubError):
                 client.inbox.holes.update(dict.fromkeys(numbers, 0))
+            else:
+                self._counters.dead[reason] += len(numbers)
 
         now_ms = self._now_ms()
-        dead = [(client.number, number, reason, now_ms) for number in numbers]
-        self._store.add_dead_letters(dead, (), done)
+        letters = tuple((client.number, number, reason, now_ms) for number in numbers)
+        self._store.write(AddDeadLetters(letters, private), done)
 
     def _changed(self, client: Client) -> None:
         """Save the inbox within `SAVE_S`; the sweep deletes what the client no longer needs."""
-        self.changed_clients[client] = None
-        self._cursors.save_later(client)
+        self.cursors.save_later(client)
 
     def save(self) -> None:
         """Save all changed inboxes now."""
-        self._cursors.save()
+        self.cursors.save()
 
     def forget(self, client: Client) -> None:
         """Do not save the inbox of a removed client."""
-        self.changed_clients.pop(client, None)
-        self._cursors.forget(client)
+        self.cursors.forget(client)
 
 
 class CursorWriter:
@@ -452,6 +589,8 @@ class CursorWriter:
         loop: asyncio.AbstractEventLoop,
         prepare: Callable[[Client], None],
     ):
+        self.saved: Callable[[Client], None] = _do_nothing
+        """Called with each client whose inbox is in the store."""
         self._store = store
         self._loop = loop
         self._prepare = prepare
@@ -460,12 +599,14 @@ class CursorWriter:
 
     def save_later(self, client: Client) -> None:
         """Save this client's inbox within `SAVE_S`."""
-        if client.durable:
+        if client.number:
+            client.unsaved = True
             self._changed[client] = None
             self._schedule()
 
     def forget(self, client: Client) -> None:
         """Do not save this client: it was removed."""
+        client.unsaved = False
         self._changed.pop(client, None)
 
     def save(self, limit: int | None = None) -> None:
@@ -473,18 +614,22 @@ class CursorWriter:
         clients = list(self._changed)[:limit]
         if not clients:
             return
+        rows = []
         for client in clients:
             del self._changed[client]
             self._prepare(client)
-            inbox = client.inbox
-            self._store.save_inbox(InboxRow(client.number, inbox.cursor, inbox.pack()))
+            rows.append(client.row())
 
-        def done(error: HubError | None) -> None:
-            if error is not None:
-                for client in clients:
+        def done(result: object) -> None:
+            for client in clients:
+                if isinstance(result, HubError):
                     self.save_later(client)
+                    continue
+                if client not in self._changed:
+                    client.unsaved = False
+                self.saved(client)
 
-        self._store.when_written(done)
+        self._store.write(SaveInboxes(tuple(rows)), done)
 
     def _schedule(self) -> None:
         if not self._scheduled:
@@ -496,6 +641,10 @@ class CursorWriter:
         self.save(_MAX_SAVED)
         if self._changed:
             self._schedule()
+
+
+def _do_nothing(client: Client) -> None:
+    """Do nothing: the callback is not set."""
 
 
 # -- transient notifications ---------------------------------------------------------------------
@@ -526,7 +675,7 @@ class Fanout:
                 self.flush()
             self._topic = topic
         self._collected.append(notification)
-        topic.published += 1
+        topic.traffic.published += 1
         if not self._scheduled:
             self._scheduled = True
             self._at_turn_end(self._end_of_turn)
@@ -551,7 +700,7 @@ class Fanout:
             return
         collected, self._collected, self._topic = self._collected, [], None
         delivered = self._counters.delivered
-        topic.delivered += len(collected) * topic.online
+        topic.traffic.delivered += len(collected) * topic.online
         for form, group in tuple(topic.by_form.items()):
             encode = form.encode
             frames = [encode(each) for each in collected]

@@ -2,8 +2,8 @@
 
 A key belongs to its publisher: a client, or the HTTP API. It is kept for as long as its
 notification, at least for a day, so a publisher that tries again gets its first answer. Keys are
-rows of the store; only those that are being written are in memory, and the number of keys of each
-publisher.
+rows of the store, which finds a key that exists when it would add it; only the number of keys of
+each publisher is in memory.
 
 Their number is limited (`Limits.keys_per_client`, `Limits.keys`). Beyond it, a publish with a new
 key is refused. No key is deleted early to make room: a publisher that tries again would then
@@ -21,6 +21,7 @@ from wirelake.protocols.hub_calls import ANONYMOUS
 from ..config import ActiveLimits
 from ..errors import HubError
 from ..store import KeyRow, Store
+from ..store.interface import ExpireKeys, NewKey, RemoveKeys
 from .notifications import Publication, Published, id_of
 
 __all__ = ["Keys", "PublishDone"]
@@ -43,16 +44,13 @@ class Keys:
         self._limits = limits
         self._now_ms = now_ms
         self._server = server
-        self._writing: dict[tuple[str, str], tuple[bytes, list[PublishDone]]] = {}
-        """By publisher and key, while it is being written: the digest of the publication, and
-        callbacks."""
         self._counts: Counter[str] = Counter()
         self.total = 0
         """The number of keys."""
 
-    def load(self) -> None:
+    async def load(self) -> None:
         """Count the keys of the store, and delete those of connections without sign-on."""
-        for publisher, count in self._store.key_counts():
+        for publisher, count in await self._store.key_counts():
             self._counts[publisher] = count
             self.total += count
         for publisher in [each for each in self._counts if each.startswith(ANONYMOUS)]:
@@ -63,7 +61,7 @@ class Keys:
         count = self._counts.pop(publisher, 0)
         if count:
             self.total -= count
-            self._store.remove_keys(publisher)
+            self._store.write(RemoveKeys(publisher))
 
     def expire(self, done: Callable[[bool], None]) -> None:
         """Delete some expired keys; `done` gets whether there may be more."""
@@ -71,72 +69,62 @@ class Keys:
             done(False)
             return
 
-        def deleted(counts: Mapping[str, int]) -> None:
+        def deleted(counts: Mapping[str, int] | HubError) -> None:
+            if isinstance(counts, HubError):
+                counts = {}
             for publisher, count in counts.items():
                 self._subtract(publisher, count)
             done(sum(counts.values()) >= _EXPIRED)
 
-        self._store.expire_keys(self._now_ms(), _EXPIRED, deleted)
+        self._store.write(ExpireKeys(self._now_ms(), _EXPIRED), deleted)
 
-    def is_new(self, publication: Publication, done: PublishDone) -> bool:
-        """Return whether a key is unused; otherwise `done` gets what was published with it.
+    def new(self, publication: Publication, ttl_s: float, now_ms: int) -> NewKey:
+        """Count the key of a publication that is being stored.
 
-        Raises HubError `conflict` when that was something else, and `too_busy` when the publisher
-        may have no further key.
+        One of `repeated` and `refusal` takes the count back, when the key was not added.
         """
-        publisher, key, digest = publication.publisher, publication.key, publication.digest()
-        waiting = self._writing.get((publisher, key))
-        if waiting is not None:
-            _check_digest(key, waiting[0], digest)
-            waiting[1].append(done)
-            return False
-        row = self._store.key(publisher, key, self._now_ms())
-        if row is None:
-            self._check_limits(publisher)
-            return True
-        _check_digest(key, row.digest, digest)
-        done(Published(id_of(row.number, server=self._server, private=row.private), row.audience))
-        return False
-
-    def add(
-        self, publication: Publication, number: int, audience: int, done: PublishDone
-    ) -> tuple[KeyRow, PublishDone]:
-        """Return the row of a new key, to be written, and what to call when it is on disk."""
-        publisher, key, digest = publication.publisher, publication.key, publication.digest()
-        ttl_s = self._limits.current.ttl_s if publication.ttl_s is None else publication.ttl_s
         # A publisher may try again for longer than a short-lived notification is kept.
-        expires_ms = self._now_ms() + max(_KEY_MS, int(ttl_s * 1000))
-        private = publication.client is not None
-        row = KeyRow(publisher, key, digest, number, private, audience, expires_ms)
-        # Until the key is on disk, a second publish with it waits for the same result.
-        self._writing[publisher, key] = (digest, [done])
-        # A key that has expired, and that the sweep has not deleted within the last half minute, is
-        # replaced and counted twice, until the next start.
-        self._counts[publisher] += 1
-        self.total += 1
+        expires_ms = now_ms + max(_KEY_MS, int(ttl_s * 1000))
+        publisher = publication.publisher
+        allowed = not self._reached_limit(publisher)
+        if allowed:
+            # A key that has expired, and that the sweep has not deleted within the last half
+            # minute, is replaced and counted twice, until the next start.
+            self._counts[publisher] += 1
+            self.total += 1
+        return NewKey(publisher, publication.key, publication.digest(), expires_ms, allowed)
 
-        def call_waiters(result: Published | HubError) -> None:
-            if isinstance(result, HubError):  # nothing was written
-                self._subtract(publisher, 1)
-            for each in self._writing.pop((publisher, key))[1]:
-                each(result)
+    def repeated(self, key: NewKey, row: KeyRow) -> Published | HubError:
+        """Return the answer to a publish whose key was used before."""
+        self._take_back(key)
+        if row.digest and row.digest != key.digest:
+            return HubError("conflict", f"id {key.key[:40]!r} was used for another notification")
+        return Published(id_of(row.number, server=self._server, private=row.private), row.audience)
 
-        return row, call_waiters
-
-    def _check_limits(self, publisher: str) -> None:
-        # The HTTP API has only the limit of the hub: its users are operators.
-        limits = self._limits.current
-        if publisher and self._counts[publisher] >= limits.keys_per_client:
-            count, limit = limits.keys_per_client, "keys_per_client"
-        elif self.total >= limits.keys:
-            count, limit = limits.keys, "keys"
-        else:
-            return
-        raise HubError(
+    def refusal(self, key: NewKey, error: HubError) -> HubError:
+        """Return the error of a publish whose key was not added."""
+        self._take_back(key)
+        if error.code != "too_busy":
+            return error
+        limit = self._reached_limit(key.publisher) or "keys"
+        count = getattr(self._limits.current, limit)
+        return HubError(
             "too_busy",
             f"{count} ids of publishes are kept (limits.{limit}), each for a day at least; try "
             "again later, or publish without an id",
         )
+
+    def _take_back(self, key: NewKey) -> None:
+        if key.allowed:
+            self._subtract(key.publisher, 1)
+
+    def _reached_limit(self, publisher: str) -> str:
+        """Return the name of the limit that a publisher has reached; empty if it may add a key."""
+        # The HTTP API has only the limit of the hub: its users are operators.
+        limits = self._limits.current
+        if publisher and self._counts[publisher] >= limits.keys_per_client:
+            return "keys_per_client"
+        return "keys" if self.total >= limits.keys else ""
 
     def _subtract(self, publisher: str, count: int) -> None:
         # Never below zero: the keys of a publisher that was forgotten meanwhile are not counted.
@@ -145,9 +133,3 @@ class Keys:
         self._counts[publisher] -= count
         if not self._counts[publisher]:
             del self._counts[publisher]
-
-
-def _check_digest(key: str, before: bytes, now: bytes) -> None:
-    """Raise HubError when a key was used for another publication; empty matches any."""
-    if before and before != now:
-        raise HubError("conflict", f"id {key[:40]!r} was used for another notification")

@@ -5,7 +5,7 @@ of a protocol accept the same bytes for a notification: they share a `Form`, and
 is encoded once per form, however many clients subscribe. A connection that needs bytes of its
 own (encrypted comet, tny, magline) has no form and encodes for itself.
 
-A number is the position of a notification in the log: seconds and a counter. The id is computed
+A number is the position of a notification in the log (`hub.numbers`). The id is computed
 from the number and back, so that an acknowledgement needs no lookup (`docs/concepts/hub.md`, Ids).
 """
 
@@ -28,14 +28,13 @@ from wirelake.wire.errors import invalid
 
 from ..config import ActiveLimits
 from ..errors import HubError
+from ..numbers import SECOND, SECOND_BITS
 from ..store import Entry
 
 __all__ = [
-    "EPOCH_S",
     "Form",
     "Ids",
     "Notification",
-    "Numbers",
     "Publication",
     "Published",
     "check_publication",
@@ -45,11 +44,7 @@ __all__ = [
     "number_of",
 ]
 
-EPOCH_S: Final = 1_434_253_712
-"""Start of the seconds in numbers, in seconds since 1970: the original software's, so that ids of
-both sort alike."""
-_COUNTER_BITS: Final = 20
-_COUNTER: Final = (1 << _COUNTER_BITS) - 1
+_COUNTER: Final = SECOND - 1
 _ID: Final = re.compile(rf"[mp][0-9a-f]{{{NOTIFICATION_ID_BYTES - 1}}}")
 _MAX_KEY_CHARACTERS: Final = 256
 """Maximum length of an idempotency key."""
@@ -171,27 +166,6 @@ def _is_text(text: str) -> bool:
 # -- numbers and ids ------------------------------------------------------------------------------
 
 
-class Numbers:
-    """Allocates ascending numbers."""
-
-    __slots__ = ("_last",)
-
-    def __init__(self, last: int = 0):
-        self._last = last
-
-    @property
-    def last(self) -> int:
-        """The last allocated number."""
-        return self._last
-
-    def next(self, now_ms: int) -> int:
-        """Allocate the next number at this wall-clock time."""
-        # Ascending even if the clock goes back, or more than a million are allocated in a second.
-        first = (now_ms // 1000 - EPOCH_S) << _COUNTER_BITS
-        self._last = max(self._last + 1, first)
-        return self._last
-
-
 class Ids:
     """Formats the ids of one server's notifications."""
 
@@ -204,7 +178,7 @@ class Ids:
 
     def text(self, number: int, *, private: bool = False) -> str:
         """Return the same as `id_of`, faster: all ids of one second have the same end."""
-        second = number >> _COUNTER_BITS
+        second = number >> SECOND_BITS
         if second != self._second:
             self._second, self._text = second, f"{second:08x}"
         return f"{self._prefixes[private]}{number & _COUNTER:05x}{self._text}"
@@ -213,11 +187,11 @@ class Ids:
 def id_of(number: int, *, server: int = 0, private: bool = False) -> str:
     """Return the id of a notification: `m…` for a topic, `p…` for one client."""
     prefix = "p" if private else "m"
-    return f"{prefix}{server:02x}{number & _COUNTER:05x}{number >> _COUNTER_BITS:08x}"
+    return f"{prefix}{server:02x}{number & _COUNTER:05x}{number >> SECOND_BITS:08x}"
 
 
 def number_of(id: str) -> int | None:  # noqa: A002 - the protocols' own word
     """Return the number in an id of this format; None for any other text."""
     if _ID.fullmatch(id) is None:
         return None
-    return int(id[8:], 16) << _COUNTER_BITS | int(id[3:8], 16)
+    return int(id[8:], 16) << SECOND_BITS | int(id[3:8], 16)

@@ -1,4 +1,4 @@
-"""Publishing: a request gets a number, a row of the log, and a place in the publish queue.
+"""Publishing: a request gets a place in the publish queue, and a row of the log with a number.
 
 `Publisher` has two entry points:
 
@@ -12,6 +12,7 @@ Guarantees of a publish).
 
 from __future__ import annotations
 
+import asyncio
 import bisect
 import logging
 from collections import deque
@@ -24,20 +25,21 @@ from wirelake.protocols.hub_calls import ANONYMOUS, PUBLISH
 
 from ..config import ActiveLimits
 from ..errors import HubError
+from ..numbers import TransientNumbers
 from ..observe.counters import Counters
 from ..observe.tap import Tap
-from ..store import DeadRow, KeyRow, LogRow, Store
+from ..store import DeadRow, KeyRow, Store
+from ..store.interface import Append, Appended, NewKey, Redrive, Redriven
 from .delivery import Delivery, Fanout, deliver
 from .keys import Keys, PublishDone
 from .notifications import (
     Ids,
     Notification,
-    Numbers,
     Publication,
     Published,
     check_publication,
     id_of,
-    number_of,
+    notification_of,
 )
 from .quota import Quota
 from .subscriptions import Client, Receiver, Registry, Topic
@@ -56,10 +58,6 @@ _MAX_QUEUED_BYTES: Final = 64 << 20
 to 69,000 per second are durable, benchmarks/results/hub.json), so a disk that stalls longer is
 reported instead of filling the memory."""
 
-_CLIENT_CHECK_MS: Final = 1_000
-"""How long a client that was found in the store is not looked up again. Another process may remove
-it (`wirelake client remove`); a query per publish would only find that out a second sooner."""
-
 
 class Publisher:
     """Accepts publications."""
@@ -75,6 +73,7 @@ class Publisher:
         connections: Mapping[int, Receiver],
         now_ms: Callable[[], int],
         server: int,
+        keys: Keys,
     ):
         self._store = store
         self._registry = registry
@@ -85,29 +84,30 @@ class Publisher:
         self._tap = tap
         self._connections = connections
         self._now_ms = now_ms
-        self._server = server
         self._ids = Ids(server)
-        self.numbers = Numbers()
+        self.transient = TransientNumbers()
+        """Numbers of what is not stored."""
+        self.keys = keys
         self.closed = False
         """Whether the hub shuts down: nothing more is published or subscribed, by any protocol."""
-        self.keys = Keys(store, limits, now_ms, server)
-        """The idempotency keys."""
 
     def publish(self, publication: Publication, done: PublishDone) -> None:
         """Publish; `done` is called when it is on disk, or at once when it is not stored."""
         try:
-            topic, client, ttl_s = self._resolve(publication)
-            if publication.key and not self.keys.is_new(publication, done):
-                return
-            if ttl_s == 0 or (client is not None and not client.durable):
-                name, content, kind = publication.topic, publication.content, publication.type
-                published = self._queue_transient(name, topic, client, content, kind)
-                if publication.key:
-                    self._add_key(publication, published, done)
-                else:
-                    done(published)
+            ttl_s = self._check(publication)
+            name, to, key = publication.topic, publication.client, publication.key
+            client = None
+            if to is not None:
+                client = self._registry.clients.get(to)
+                if client is None and to.startswith(ANONYMOUS):
+                    client, ttl_s = self._find_anonymous(to), 0
+            # Known without the store: the topic has no clients here, or this is one of them.
+            if ttl_s == 0 and not key and (name is not None or client is not None):
+                topic = None if name is None else self._registry.topics.get(name)
+                content, kind = publication.content, publication.type
+                done(self._queue_transient(name, topic, client, content, kind))
             else:
-                self._queue_stored(publication, topic, client, ttl_s, done)
+                self._queue_stored(publication, ttl_s, done, client)
         except HubError as error:
             self._counters.refused_publishes += 1
             done(error)
@@ -122,7 +122,7 @@ class Publisher:
         try:
             topic = self._registry.topics.get(name)
             if self.closed or topic is None or len(content) > self._limits.max_content_bytes:
-                topic, _, _ = self._resolve(Publication(name, None, content, type, ttl_s=0))
+                self._check(Publication(name, None, content, type, ttl_s=0))
             published = self._queue_transient(name, topic, None, content, type)
         except HubError:
             self._counters.refused_publishes += 1
@@ -131,33 +131,20 @@ class Publisher:
         self._latency.record(begun_ns)
         return published
 
-    def _resolve(self, publication: Publication) -> tuple[Topic | None, Client | None, float]:
-        """Check a request; return its topic, if known, its client, and its time to live."""
+    def _check(self, publication: Publication) -> float:
+        """Check a request; return its time to live."""
         if self.closed:
             raise HubError("closing")
-        limits, name = self._limits.current, publication.topic
-        topic = None if name is None else self._registry.topics.get(name)
-        check_publication(publication, self._limits, known_topic=topic is not None)
-        client = None if publication.client is None else self._find_client(publication.client)
-        return topic, client, limits.ttl_s if publication.ttl_s is None else publication.ttl_s
-
-    def _find_client(self, name: str) -> Client:
-        now_ms = self._now_ms()
-        client = self._registry.clients.get(name)
-        if client is not None and 0 <= now_ms - client.checked_ms < _CLIENT_CHECK_MS:
-            return client  # 0 <=: the clock may have been set back
-        row = self._store.client(name)
-        if row is None:
-            return self._find_anonymous(name)
-        client = self._registry.client_of(row)
-        client.checked_ms = now_ms
-        return client
+        known = publication.topic is not None and publication.topic in self._registry.topics
+        check_publication(publication, self._limits, known_topic=known)
+        ttl_s = publication.ttl_s
+        return self._limits.current.ttl_s if ttl_s is None else ttl_s
 
     def _find_anonymous(self, name: str) -> Client:
         """Return the client of a connection without an id: `~` and the connection's id."""
         # Ids are limited before `int`: the name comes from a peer, and int() is quadratic.
         number = name.removeprefix(ANONYMOUS)
-        if number != name and number.isascii() and number.isdecimal() and len(number) < 20:
+        if number.isascii() and number.isdecimal() and len(number) < 20:
             connection = self._connections.get(int(number))
             if connection is not None and connection.client is not None:
                 client: Client = connection.client
@@ -176,126 +163,84 @@ class Publisher:
         kind: int,
     ) -> Published:
         now_ms = self._now_ms()
-        number = self.numbers.next(now_ms)
+        number = self.transient.next(now_ms)
         id_text = self._ids.text(number, private=name is None)
-        audience = 0
-        if topic is not None:
-            audience = topic.online
-        elif client is not None:
-            audience = int(client.live)
+        audience = self._online(name, client)
         self._counters.published += 1
         if self._tap.active:
-            report(self._tap, id_text, name, audience, client)
+            to = None if client is None else client.id
+            report(self._tap, id_text, name, audience, to, client)
         # Held clients count as well: the queue counts what they miss.
         if audience or (topic is not None and topic.held):
             notification = Notification(number, id_text, name, content, kind, now_ms, 0)
-            self._queue.add_transient(notification, topic, client, audience)
+            self._queue.add_transient(notification, topic, client)
         return Published(id_text, audience)
+
+    def _online(self, name: str | None, client: Client | None) -> int:
+        """Return how many clients get a publication that is not stored."""
+        if name is None:
+            return int(client is not None and client.live)
+        topic = self._registry.topics.get(name)
+        return 0 if topic is None else topic.online
 
     # -- stored ------------------------------------------------------------------------------
 
     def _queue_stored(
-        self,
-        publication: Publication,
-        topic: Topic | None,
-        client: Client | None,
-        ttl_s: float,
-        done: PublishDone,
+        self, publication: Publication, ttl_s: float, done: PublishDone, client: Client | None
     ) -> None:
+        """Store a publication, or what has to be looked up or remembered of it."""
         self._queue.check_room(len(publication.content))
-        now_ms, name = self._now_ms(), publication.topic
-        number = self.numbers.next(now_ms)
-        notification = Notification(
-            number,
-            self._ids.text(number, private=name is None),
-            name,
-            publication.content,
-            publication.type,
-            now_ms,
-            now_ms + max(1, int(ttl_s * 1000)),
-        )
-        # The audience of a stored publish is its subscribers, online or not.
-        audience = 1 if client is not None else len(topic.subscribers) if topic is not None else 0
-        key_row: KeyRow | None = None
+        now_ms = self._now_ms()
+        expires_ms = now_ms + max(1, int(ttl_s * 1000)) if ttl_s else 0
+        queued = QueuedPublication(publication, now_ms, expires_ms, done)
         if publication.key:
-            key_row, done = self.keys.add(publication, number, audience, done)
-        # Nobody can ever ask for it: a subscription starts at the last number. Only the key has to
-        # be on disk, so that the same publish again has no audience either.
-        if not audience:
-            self._finish_without_audience(
-                QueuedPublication(notification, None, None, 0, done), key_row
-            )
-            return
-        # The store has a topic from its first notification or durable subscription on.
-        if topic is not None and not topic.stored:
-            self._store.add_topic(topic.number, topic.name)
-        target = -client.number if client is not None else topic.number if topic is not None else 0
-        queued = QueuedPublication(notification, topic, client, audience, done)
-        # Key and row are in one transaction: after a crash there are both or none.
+            queued.key = self.keys.new(publication, ttl_s, now_ms)
         self._queue.add_stored(queued)
-        self._store.append(_log_row(notification, target, None), queued, key_row)
-
-    def _finish_without_audience(self, queued: QueuedPublication, key: KeyRow | None) -> None:
-        """Store nothing but the key: the topic has no subscriber."""
-        if key is None:
-            self._queue.finish(queued)
-            return
-
-        def done(error: HubError | None) -> None:
-            queued.error = error
-            self._queue.finish(queued)
-
-        self._store.add_key(key, done)
-
-    def _add_key(self, publication: Publication, published: Published, done: PublishDone) -> None:
-        """Store the key of a publish that is not stored itself; then call `done`."""
-        number = number_of(published.id)
-        assert number is not None
-        row, done = self.keys.add(publication, number, published.audience, done)
-        self._store.add_key(row, lambda error: done(published if error is None else error))
+        self._store.write(
+            Append(
+                publication.topic,
+                publication.client,
+                publication.content,
+                publication.type,
+                now_ms,
+                expires_ms,
+                queued.key,
+                0 if ttl_s else self._online(publication.topic, client),
+            ),
+            queued.stored,
+        )
 
     # -- dead letters ------------------------------------------------------------------------
 
-    def redrive(self, letters: list[tuple[DeadRow, Client]], done: PublishDone) -> int:
-        """Put dead letters back, each for its client alone and with a new number.
+    async def redrive(self, letters: Sequence[DeadRow]) -> int:
+        """Put dead letters back, oldest first, each for its client alone and with a new number.
 
         As many as have room in the publish queue, at least one; HubError otherwise. Returns their
-        number. `done` is called with the result of the last one, when all are on disk.
+        number when they are on disk.
         """
-        self._queue.check_room(len(letters[0][0].content))
-        letters = letters[: self._queue.room_for([len(each.content) for each, _ in letters])]
-        expires_ms = self._now_ms() + self._limits.current.ttl_s * 1000
-        rows: list[tuple[LogRow, object]] = []
-        for letter, client in letters:
-            number = self.numbers.next(self._now_ms())
-            notification = Notification(
-                number,
-                id_of(number, server=self._server, private=letter.topic is None),
-                letter.topic,
-                letter.content,
-                letter.type,
-                letter.ts_ms,
-                expires_ms,
-            )
-            # A private row that keeps its topic: other subscribers have acknowledged it.
-            queued = QueuedPublication(notification, None, client, 1)
-            self._queue.add_stored(queued)
-            rows.append((_log_row(notification, -client.number, letter.topic), queued))
-        queued.done = done
-        self._store.redrive([letter.place for letter, _ in letters], rows)
-        return len(letters)
+        self._queue.check_room(len(letters[0].content))
+        room = self._queue.room_for([len(each.content) for each in letters])
+        now_ms = self._now_ms()
+        expires_ms = now_ms + self._limits.current.ttl_s * 1000
+        places = tuple(each.place for each in letters[: max(1, room)])
+        queued = self._queue.add_redriven()
+        found: list[Redriven] = []
 
+        def done(result: list[Redriven] | HubError) -> None:
+            if not isinstance(result, HubError):
+                found.extend(result)
+            queued.redriven(result)
+            if written.cancelled():
+                return
+            if isinstance(result, HubError):
+                written.set_exception(result)
+            else:
+                written.set_result(None)
 
-def _log_row(notification: Notification, target: int, topic: str | None) -> LogRow:
-    return (
-        notification.number,
-        target,
-        notification.type,
-        notification.ts_ms,
-        notification.expires_ms,
-        topic,
-        notification.content,
-    )
+        written = asyncio.get_running_loop().create_future()
+        self._store.write(Redrive(places, now_ms, int(expires_ms)), done)
+        await written
+        return len(found)
 
 
 # -- the publish queue ---------------------------------------------------------------------------
@@ -304,31 +249,59 @@ def _log_row(notification: Notification, target: int, topic: str | None) -> LogR
 class QueuedPublication:
     """A publication in the queue."""
 
-    __slots__ = ("audience", "client", "done", "error", "notification", "topic", "waiting")
+    __slots__ = (
+        "client",
+        "done",
+        "expires_ms",
+        "key",
+        "notification",
+        "publication",
+        "queue",
+        "result",
+        "topic",
+        "ts_ms",
+        "waiting",
+    )
 
     def __init__(
         self,
-        notification: Notification,
-        topic: Topic | None,
-        client: Client | None,
-        audience: int,
+        publication: Publication | None,
+        ts_ms: int,
+        expires_ms: int,
         done: PublishDone | None = None,
     ):
-        self.notification = notification
-        self.topic = topic
-        self.client = client
-        self.audience = audience
+        self.publication = publication
+        self.ts_ms = ts_ms
+        self.expires_ms = expires_ms
         self.done = done
         self.waiting = False
         """Whether it waits for its commit."""
-        self.error: HubError | None = None
+        self.result: Appended | KeyRow | list[Redriven] | HubError | None = None
+        """The result of its operation; None while it waits, and when it has none."""
+        self.queue: PublishQueue | None = None
+        self.key: NewKey | None = None
+        # Of a publication that is not stored:
+        self.notification: Notification | None = None
+        self.topic: Topic | None = None
+        self.client: Client | None = None
+
+    def stored(self, result: Appended | KeyRow | HubError) -> None:
+        """Release it: it is on disk, or could not be written."""
+        assert self.queue is not None
+        self.queue.written(self, result)
+
+    def redriven(self, result: list[Redriven] | HubError) -> None:
+        """Release dead letters that were put back."""
+        assert self.queue is not None
+        self.queue.written(self, result)
 
 
 class PublishQueue:
     """Publications that are not pushed yet, oldest first.
 
     A stored publication waits here for its commit. A transient one needs no commit, but must not
-    overtake a stored one with a lower number, so while the queue is not empty it waits behind it.
+    overtake a stored one that was requested before it, so while the queue is not empty it waits
+    behind it.
     """
 
     def __init__(
@@ -339,6 +312,8 @@ class PublishQueue:
         fanout: Fanout,
         counters: Counters,
         tap: Tap,
+        keys: Keys,
+        server: int,
     ):
         self._registry = registry
         self._delivery = delivery
@@ -346,6 +321,9 @@ class PublishQueue:
         self._fanout = fanout
         self._counters = counters
         self._tap = tap
+        self._keys = keys
+        self._server = server
+        self._ids = Ids(server)
         self._queue: deque[QueuedPublication] = deque()
         self._bytes = 0
 
@@ -362,82 +340,133 @@ class PublishQueue:
 
     def add_stored(self, queued: QueuedPublication) -> None:
         """Add a publication that is being stored; `written` releases it."""
+        assert queued.publication is not None
         queued.waiting = True
-        self._bytes += len(queued.notification.content)
+        queued.queue = self
+        self._bytes += len(queued.publication.content)
         self._queue.append(queued)
 
+    def add_redriven(self) -> QueuedPublication:
+        """Add a place for dead letters that are being put back."""
+        queued = QueuedPublication(None, 0, 0)
+        queued.waiting = True
+        queued.queue = self
+        self._queue.append(queued)
+        return queued
+
     def add_transient(
-        self,
-        notification: Notification,
-        topic: Topic | None,
-        client: Client | None,
-        audience: int,
+        self, notification: Notification, topic: Topic | None, client: Client | None
     ) -> None:
         """Push a publication that is not stored, at once or behind those that are queued."""
         if self._queue:
-            self._queue.append(QueuedPublication(notification, topic, client, audience))
+            queued = QueuedPublication(None, 0, 0)
+            queued.notification, queued.topic, queued.client = notification, topic, client
+            self._queue.append(queued)
         elif topic is not None:
             self._fanout.add(topic, notification)
         elif client is not None:
             self._push_transient(client, notification)
 
-    def written(self, batch: list[QueuedPublication], error: HubError | None) -> None:
-        """Release a batch that is on disk, or could not be written."""
-        # Batches finish in order (`store.writer`), so everything up to the end of this batch can be
-        # released, and transient publications behind it too. Each client then gets one write for
-        # all of them: `Delivery.flush`.
-        for each in batch:
-            each.waiting = False
-            each.error = error
-            self._bytes -= len(each.notification.content)
+    def written(
+        self, queued: QueuedPublication, result: Appended | KeyRow | list[Redriven] | HubError
+    ) -> None:
+        """Release a publication that is on disk, and transient ones behind it."""
+        # Operations finish in order (`store.writer`), so nothing in front of it waits. What is
+        # pushed is written at the end of the batch (`Delivery.flush`): each client then gets one
+        # write for all of them.
+        queued.waiting = False
+        queued.result = result
+        if queued.publication is not None:
+            self._bytes -= len(queued.publication.content)
         queue = self._queue
-        try:
-            while queue and not queue[0].waiting:
-                self._release(queue.popleft())
-        finally:
-            self._delivery.flush()
-
-    def finish(self, queued: QueuedPublication) -> None:
-        """Count a publication, report it to the tap and call its publisher back."""
-        done, error = queued.done, queued.error
-        counters = self._counters
-        if error is not None:
-            counters.refused_publishes += 1
-        else:
-            counters.published += 1
-            counters.stored += bool(queued.audience)
-            if self._tap.active:
-                notification = queued.notification
-                report(
-                    self._tap, notification.id, notification.topic, queued.audience, queued.client
-                )
-        if done is None:
-            return
-        try:
-            done(error or Published(queued.notification.id, queued.audience))
-        except Exception:
-            _log.exception("the callback of a publish raised an exception")
+        while queue and not queue[0].waiting:
+            self._release(queue.popleft())
 
     def _release(self, queued: QueuedPublication) -> None:
-        notification, topic, client = queued.notification, queued.topic, queued.client
-        if not notification.expires_ms:  # not stored
-            self._delivery.flush()  # stored ones with lower numbers leave first
+        publication, result = queued.publication, queued.result
+        if queued.notification is not None:
+            self._release_transient(queued.notification, queued.topic, queued.client)
+        elif isinstance(result, list):
+            for each in result:
+                self._release_redriven(each)
+        elif publication is not None and isinstance(result, Appended):
+            self._release_appended(queued, publication, result)
+        elif queued.key is not None and isinstance(result, KeyRow):
+            self._finish(queued, self._keys.repeated(queued.key, result))
+        elif isinstance(result, HubError):
+            if queued.key is not None:
+                result = self._keys.refusal(queued.key, result)
+            self._finish(queued, result)
+
+    def _release_appended(
+        self, queued: QueuedPublication, publication: Publication, result: Appended
+    ) -> None:
+        number, target, audience, due = result
+        name = publication.topic
+        id_text = self._ids.text(number, private=name is None)
+        client = self._registry.clients.get(publication.client or "")
+        self._counters.published += 1
+        self._counters.stored += bool(target)
+        if self._tap.active:
+            report(self._tap, id_text, name, audience, publication.client, client)
+        # A publisher that subscribes gets its confirmation first.
+        self._finish(queued, Published(id_text, audience))
+        notification = Notification(
+            number, id_text, name, publication.content, publication.type, queued.ts_ms,
+            queued.expires_ms,
+        )  # fmt: skip
+        if not queued.expires_ms:
+            topic = None if name is None else self._registry.topics.get(name)
+            self._release_transient(notification, topic, client)
+        elif target:
+            self.push(target, notification)
+            if due:
+                self._quota.check_topic(target)
+        self._delivery.reached = max(self._delivery.reached, number)
+
+    def push(self, target: int, notification: Notification) -> None:
+        """Push a notification of the log to those of its clients that are live here."""
+        if target > 0:
+            topic = self._registry.topics_by_number.get(target)
             if topic is not None:
-                self._fanout.add(topic, notification)
-            elif client is not None:
-                self._push_transient(client, notification)
-            return
-        self.finish(queued)  # a publisher that subscribes gets its confirmation first
-        if queued.error is None and self._registry.add_stored(topic, client, notification.number):
-            # The quota last: what was just pushed and needs no acknowledgement does not count.
-            if client is not None:
-                self._delivery.push_to_client(client, notification)
-                self._quota.appended_private(client)
-            elif topic is not None:
-                topic.published += 1
+                topic.traffic.published += 1
                 self._delivery.push_to_topic(topic, notification)
-                self._quota.appended(topic)
-        self._delivery.reached = max(self._delivery.reached, notification.number)
+            return
+        client = self._registry.clients_by_number.get(-target)
+        if client is not None:
+            self._delivery.push_to_client(client, notification)
+        self._quota.appended_private(-target)
+
+    def _release_redriven(self, redriven: Redriven) -> None:
+        entry = redriven.entry
+        self.push(entry.target, notification_of(entry, self._server))
+        self._delivery.reached = max(self._delivery.reached, entry.number)
+        self._counters.published += 1
+        self._counters.stored += 1
+        if self._tap.active:
+            client = self._registry.clients_by_number.get(-entry.target)
+            id_text = id_of(entry.number, server=self._server, private=entry.topic is None)
+            report(self._tap, id_text, entry.topic, 1, redriven.client, client)
+
+    def _release_transient(
+        self, notification: Notification, topic: Topic | None, client: Client | None
+    ) -> None:
+        self._delivery.flush()  # stored ones that were requested before leave first
+        if topic is not None:
+            self._fanout.add(topic, notification)
+        elif client is not None:
+            self._push_transient(client, notification)
+
+    def _finish(self, queued: QueuedPublication, result: Published | HubError) -> None:
+        """Call the publisher back."""
+        if isinstance(result, HubError):
+            self._counters.refused_publishes += 1
+        if queued.done is None:
+            return
+        try:
+            queued.done(result)
+        except Exception:
+            _log.exception("the callback of a publish raised an exception")
 
     def _push_transient(self, client: Client, notification: Notification) -> None:
         connection = client.receiver
@@ -451,8 +480,10 @@ class PublishQueue:
             self._counters.delivered[connection.protocol] += 1
 
 
-def report(tap: Tap, id: str, topic: str | None, audience: int, client: Client | None) -> None:  # noqa: A002
-    """Report a publication to the tap.
+def report(
+    tap: Tap, id: str, topic: str | None, audience: int, to: str | None, client: Client | None  # noqa: A002
+) -> None:  # fmt: skip
+    """Report a publication to the tap; `client` is the one it is for, if that is in memory.
 
     A fact that names a client makes a row of `deliveries` even if no send is captured
     (`docs/concepts/matching.md`). So a client is named only where the protocol acknowledges every
@@ -460,10 +491,10 @@ def report(tap: Tap, id: str, topic: str | None, audience: int, client: Client |
     row would be `unsent` for ever. The protocol is named when the client is online; readers assume
     the built-in one otherwise.
     """
-    if client is None:
+    if to is None:
         tap.published(id, topic, audience)
         return
-    receiver = client.receiver
+    receiver = None if client is None else client.receiver
     protocol = receiver.protocol if receiver is not None and receiver.acks_all else None
-    named = protocol is not None or receiver is None or not client.durable
-    tap.published(id, topic, audience, client.id if named else None, protocol)
+    named = protocol is not None or receiver is None or to.startswith(ANONYMOUS)
+    tap.published(id, topic, audience, to if named else None, protocol)

@@ -1,161 +1,193 @@
-"""The quota: no client has a backlog of more than `Limits.inbox`, at any time.
+"""The quota: no client keeps a backlog of more than `Limits.inbox`.
 
-It is enforced when a notification is added to a log, in the same turn of the loop. Counting every
-subscriber's backlog with every publish would cost as much as a row per subscriber. Instead, each
-subscription has an allowance: the notifications that may be added to the topic before the client is
-counted again. The invariant:
+Counting every subscriber's backlog with every publish would cost as much as a row per subscriber.
+Instead, each subscription has an allowance: the notifications that may be appended to the topic
+before the client is counted again. The invariant:
 
     backlog + the sum of its allowances <= Limits.inbox
 
 A notification raises the backlog by one and uses up one of an allowance. When an allowance is used
-up, the client is counted: what is too much becomes dead letters, and half of what is free is the
-next allowance. So a client is counted about fifteen times while its backlog grows to 10,000. A
-topic has its clients in a heap, by the notification at which they are due; a publish compares one
-number if nobody is.
+up, the client is *due*: it is counted, what is too much becomes dead letters, and half of what is
+free is the next allowance. So a client is counted about fifteen times while its backlog grows to
+10,000. The store has the subscriptions of a topic in the order in which they are due, and says with
+a publish whether one is.
+
+Due clients are counted in the background, right after the publish. A backlog is also counted before
+it is read or shown, so nobody sees a longer one.
 """
 
 from __future__ import annotations
 
-from heapq import heapify, heappop, heappush
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
-from ..config import ActiveLimits
+from ..config import ActiveLimits, Limits
+from ..eager import Background
+from ..errors import HubError
+from ..store import Store
+from ..store.interface import SetChecks
 from .delivery import Delivery
-from .subscriptions import Client, Registry, Subscription, Topic
+from .subscriptions import Client
 
-__all__ = ["Quota"]
+__all__ = ["Quota", "allowance"]
 
 _STEPS: Final = 64
 """A backlog that is full is cut by a 64th more than necessary. Otherwise every publish would count
 it again, sort its unacknowledged notifications and write a dead letter: 10,000 clients that are
 offline would delay each publish by a tenth of a second."""
-_MANY: Final = 1_000
-"""Subscribers from which on a topic has its heap before the first publish, which would otherwise
-count them all."""
+_DUE: Final = 50
+"""Clients counted in one step: a few milliseconds."""
+_END: Final = 1 << 62
+"""Higher than any number."""
+_PRIVATE: Final = 100_000
+"""Clients whose allowance for private notifications is remembered."""
+
+
+def allowance(limits: Limits) -> int:
+    """Return the allowance of a new subscription."""
+    # Small: a client may have many, and its backlog is not counted for it.
+    return limits.inbox // (4 * limits.subscriptions)
 
 
 class Quota:
     """Trims backlogs to `Limits.inbox`."""
 
-    def __init__(self, limits: ActiveLimits, registry: Registry, delivery: Delivery):
+    def __init__(
+        self,
+        store: Store,
+        limits: ActiveLimits,
+        delivery: Delivery,
+        loaded: Callable[[int], AbstractAsyncContextManager[Client | None]],
+        background: Background,
+    ):
+        self._store = store
         self._limits = limits
-        self._registry = registry
         self._delivery = delivery
-        self._limit = limits.current.inbox
-        self._entries = 0
+        self._loaded = loaded
+        self._background = background
+        self._topics: dict[int, None] = {}
+        """Topics with subscribers that are due."""
+        self._clients: dict[int, None] = {}
+        """Clients whose private notifications are to be counted."""
+        self._private: OrderedDict[int, int] = OrderedDict()
+        """Private notifications that may be stored before a client is counted, by its number."""
+        self.running = False
+        """Whether clients are being counted."""
         self._spread = 0
 
     # -- what changes a backlog --------------------------------------------------------------
 
-    def load(self) -> None:
-        """Trim what a crash, or a lower limit, has left too long."""
-        for client in self._registry.clients.values():
-            self.trim(client)
-        for topic in self._registry.topics.values():
-            if len(topic.subscribers) >= _MANY:
-                self._schedule_all(topic)
+    def check_topic(self, topic: int) -> None:
+        """Count the subscribers of a topic that are due."""
+        self._topics[topic] = None
 
-    def appended(self, topic: Topic) -> None:
-        """Count the clients that are due, after a notification was added to the topic's log."""
-        topic.appended += 1
-        if self._limit != self._limits.current.inbox:
-            self._change_limit()
-        if topic.due is None:
-            self._schedule_all(topic)
-            return
-        while topic.due and topic.due[0][0] <= topic.appended:
-            at, _, client = heappop(topic.due)
-            subscription = topic.subscribers.get(client)
-            if subscription is not None and subscription.check_at == at:
-                self._schedule(client, subscription)
-
-    def appended_private(self, client: Client) -> None:
+    def appended_private(self, client: int) -> None:
         """Count a client if it is due, after a notification for it alone was stored."""
-        if self._limit != self._limits.current.inbox:
-            self._change_limit()
-        if client.allowance:
-            client.allowance -= 1
+        left = self._private.get(client, 0)
+        if left:
+            self._private[client] = left - 1
         else:
-            client.allowance = self._allowance(client)
+            self._clients[client] = None
 
-    def subscribed(self, client: Client, subscription: Subscription) -> None:
-        """Give a new subscription its allowance."""
-        topic = subscription.topic
-        if topic.due is not None:
-            self._schedule(client, subscription)
-        elif len(topic.subscribers) >= _MANY:
-            self._schedule_all(topic)
-
-    def trim(self, client: Client) -> int:
+    async def trim(self, client: Client) -> int:
         """Turn the oldest notifications beyond the quota into dead letters; return what waits."""
-        waiting = client.waiting()
-        excess = waiting - self._limit
+        limit = self._limits.current.inbox
+        waiting = await self._delivery.count(client)
+        excess = waiting - limit
         if excess <= 0:
             return waiting
-        oldest = client.next_numbers(0, excess + self._limit // _STEPS, holes=True)
+        oldest = await self._delivery.next_numbers(client, 0, excess + limit // _STEPS, holes=True)
         self._delivery.dead_letter(client, oldest, "quota")
         return waiting - len(oldest)
 
-    # -- allowances --------------------------------------------------------------------------
+    # -- counting in the background ----------------------------------------------------------
 
-    def _schedule(self, client: Client, subscription: Subscription) -> None:
-        topic = subscription.topic
-        subscription.check_at = 0
-        subscription.check_at = at = topic.appended + self._allowance(client) + 1
-        self._add(topic, at, client)
+    def start(self) -> None:
+        """Count who is due, at the end of a batch: what was published in it is released."""
+        if not self.running and (self._topics or self._clients):
+            self.running = True
+            self._background.start(self._run())
 
-    def _schedule_all(self, topic: Topic) -> None:
-        topic.due = []
-        for client, subscription in tuple(topic.subscribers.items()):
-            self._schedule(client, subscription)
+    async def _run(self) -> None:
+        try:
+            while self._topics or self._clients:
+                for topic in list(self._topics):
+                    await self._count_due(topic)
+                clients, self._clients = self._clients, {}
+                for number in clients:
+                    await self._count_private(number)
+        except HubError:
+            pass  # the store cannot be read: the next publish tries again
+        finally:
+            self.running = False
 
-    def _allowance(self, client: Client) -> int:
-        """Trim a client; return how many notifications may be added before it is counted again."""
-        waiting = self.trim(client)
-        granted = _granted(client)
-        if granted and self._limit - waiting - granted < 2:
-            granted = self._halve(client)
-        free = max(0, self._limit - waiting - granted) // 2
+    async def _count_due(self, topic: int) -> None:
+        due = await self._store.due(topic, _DUE)
+        if not due:
+            self._topics.pop(topic, None)
+            return
+        checks: list[tuple[int, int, int]] = []
+        for number in due:
+            async with self._loaded(number) as client:
+                if client is not None:
+                    checks.append((number, topic, await self._next_check(client, topic)))
+        if checks:
+            await self._store.execute(SetChecks(tuple(checks)))
+        else:
+            self._topics.pop(topic, None)
+
+    async def _count_private(self, number: int) -> None:
+        async with self._loaded(number) as client:
+            if client is None:
+                return
+            checks = await self._store.checks(number)
+            self._private[number] = await self._allowance(client, 0, checks)
+        self._private.move_to_end(number)
+        if len(self._private) > _PRIVATE:
+            self._private.popitem(last=False)
+
+    async def _next_check(self, client: Client, topic: int) -> int:
+        """Trim a client; return when its subscription is due again."""
+        checks = await self._store.checks(client.number)
+        appended = next((each[1] for each in checks if each[0] == topic), 0)
+        return appended + 1 + await self._allowance(client, topic, checks)
+
+    async def _allowance(
+        self, client: Client, topic: int, checks: list[tuple[int, int, int]]
+    ) -> int:
+        """Trim a client; return how many notifications may follow before it is counted again."""
+        limit = self._limits.current.inbox
+        waiting = await self.trim(client)
+        # What is on disk and not released yet.
+        waiting += await self._store.count(client.sources(self._delivery.reached), _END)
+        left = {
+            number: due_at - appended - 1
+            for number, appended, due_at in checks
+            if number != topic and due_at - appended > 1
+        }
+        granted = self._private.get(client.number, 0) + sum(left.values())
+        if granted and limit - waiting - granted < 2:
+            # Its other topics do not use them. A burst in one batch may have used more than was
+            # granted: then all of them.
+            share = 2 if waiting + granted <= limit else granted + 1
+            granted = self._take_back(client, checks, left, share)
+        free = max(0, limit - waiting - granted) // 2
         # Between half of it and all of it: clients that subscribe together are not due together.
         self._spread = (self._spread + 40_503) & 0xFFFF
         return free - (free * self._spread >> 17)
 
-    def _halve(self, client: Client) -> int:
-        """Take back half of a client's allowances: its other topics do not use them."""
-        client.allowance //= 2
-        for each in client.subscriptions.values():
-            left = each.check_at - each.topic.appended - 1
-            if left > 0 and each.topic.due is not None:
-                each.check_at = at = each.topic.appended + left // 2 + 1
-                self._add(each.topic, at, client)
-        return _granted(client)
-
-    def _add(self, topic: Topic, at: int, client: Client) -> None:
-        """Add an entry; the one it replaces stays in the heap, and is ignored when it is due."""
-        assert topic.due is not None
-        self._entries += 1  # makes entries different, so that clients are not compared
-        heappush(topic.due, (at, self._entries, client))
-        if len(topic.due) > 2 * len(topic.subscribers) + _STEPS:
-            topic.due = [
-                (subscription.check_at, number, each)
-                for number, (each, subscription) in enumerate(topic.subscribers.items())
-                if subscription.check_at
-            ]
-            heapify(topic.due)
-
-    def _change_limit(self) -> None:
-        """Count everybody again: allowances were computed for another limit."""
-        self._limit = self._limits.current.inbox
-        for topic in self._registry.topics.values():
-            topic.due = None
-            for subscription in topic.subscribers.values():
-                subscription.check_at = 0
-        for client in self._registry.clients.values():
-            client.allowance = 0
-
-
-def _granted(client: Client) -> int:
-    """Return the sum of a client's allowances."""
-    return client.allowance + sum(
-        max(0, each.check_at - each.topic.appended - 1) for each in client.subscriptions.values()
-    )
+    def _take_back(
+        self, client: Client, checks: list[tuple[int, int, int]], left: dict[int, int], share: int
+    ) -> int:
+        """Reduce each of a client's allowances to a share of it; return their sum."""
+        reduced = [
+            (client.number, topic, appended + 1 + left[topic] // share)
+            for topic, appended, _ in checks
+            if topic in left
+        ]
+        self._store.write(SetChecks(tuple(reduced)))
+        if client.number in self._private:
+            self._private[client.number] //= share
+        return self._private.get(client.number, 0) + sum(each // share for each in left.values())

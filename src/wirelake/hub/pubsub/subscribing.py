@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from ..config import ActiveLimits
+from ..eager import Background
 from ..errors import HubError
 from ..store import Store, SubscriptionRow
+from ..store.interface import Subscribe, Subscribed, Unsubscribe
 from .delivery import Delivery, Fanout
 from .notifications import check_topics
 from .publishing import Publisher
-from .quota import Quota
-from .subscriptions import Client, Receiver, Registry, Subscription, Topic
+from .quota import allowance
+from .subscriptions import Client, Receiver, Registry
 
 __all__ = ["Changed", "Subscriber"]
 
@@ -36,18 +38,20 @@ class Subscriber:
         store: Store,
         registry: Registry,
         delivery: Delivery,
-        quota: Quota,
         fanout: Fanout,
         publisher: Publisher,
         limits: ActiveLimits,
+        background: Background,
     ):
         self._store = store
         self._limits = limits
         self._registry = registry
         self._delivery = delivery
-        self._quota = quota
         self._fanout = fanout
         self._publisher = publisher
+        self._background = background
+        self.ended: Callable[[Client], None] = _do_nothing
+        """Called after the last change of a client that has no connection any more."""
 
     def subscribe(
         self,
@@ -78,15 +82,23 @@ class Subscriber:
         rights = client.rights
         if rights is None:
             return []
-        names = [name for name in client.subscriptions if not rights.subscribes(name)]
+        ended = [each for name, each in client.subscriptions.items() if not rights.subscribes(name)]
+        if not ended:
+            return []
+        # In memory at once: from now on it gets nothing of these topics. If the store cannot be
+        # written, they end again when the client signs on.
+        topics = [each.topic.number for each in ended]
+        for each in ended:
+            self._remove(client, each.topic.name)
 
         def done(result: int | HubError) -> None:
             if isinstance(result, HubError):
                 _log.error("client %s: subscriptions not ended: %s", client.id, result)
 
-        if names:
-            self._run_change(client, lambda: self._unsubscribe(client, names, done))
-        return names
+        self._run_change(
+            client, lambda: self._background.start(self._unsubscribe_from(client, topics, done))
+        )
+        return [each.topic.name for each in ended]
 
     def unsubscribe(self, connection: Receiver, names: Sequence[str], done: Changed) -> None:
         """End subscriptions; the client's backlog of those topics is dropped, including what was
@@ -119,8 +131,10 @@ class Subscriber:
     def _next_change(self, client: Client) -> None:
         if client.changes:
             client.changes.popleft()()
-        else:
-            client.changes = None
+            return
+        client.changes = None
+        if not client.connections:
+            self.ended(client)
 
     def _changed(self, client: Client, done: Changed, result: int | HubError) -> None:
         try:
@@ -134,43 +148,26 @@ class Subscriber:
         except HubError as error:
             self._changed(client, done, error)
             return
-        # Memory first: what is published from now on counts, although the subscription is on disk
-        # only after the next commit. If it cannot be written, `before` is restored.
-        before = {name: client.subscriptions.get(name) for name in names}
-        start = self._publisher.numbers.last
-        # A repeated subscribe keeps its start, so that its backlog stays; only `ack` changes.
-        for name, old in before.items():
-            self._add(
-                client, self._registry.topic(name), old.start if old is not None else start, ack
-            )
-        if not client.durable:
-            self._changed(client, done, len(client.subscriptions))
-            return
-        rows = []
-        for name in before:
-            subscription = client.subscriptions[name]
-            topic = subscription.topic
-            if not topic.stored:
-                self._store.add_topic(topic.number, name)
-            rows.append(SubscriptionRow(client.number, topic.number, subscription.start, ack))
+        # The store first: it decides where the subscription starts, and what is published from then
+        # on is in the log. In memory it is added in the same order.
+        limits = self._limits.current
+        operation = Subscribe(
+            client.number, client.id, tuple(names), ack, limits.topics, allowance(limits)
+        )
 
-        def written(error: HubError | None) -> None:
-            if error is None:
-                for row in rows:
-                    if row.topic in self._registry.topics_by_number:
-                        self._registry.topics_by_number[row.topic].stored = True
-                self._changed(client, done, len(client.subscriptions))
+        def written(result: Subscribed | HubError) -> None:
+            if isinstance(result, HubError):
+                self._changed(client, done, result)
                 return
-            for name, old in before.items():
-                if name not in client.subscriptions:  # the client was removed meanwhile
-                    continue
-                if old is None:
-                    self._remove(client, name)
-                else:
-                    client.subscriptions[name].ack = old.ack
-            self._changed(client, done, error)
+            if not client.number:
+                self._registry.add_anonymous(client, result.client)
+            if self._registry.clients_by_number.get(client.number) is client:
+                for row in result.rows:
+                    self._add(client, row)
+                self.revoke(client)  # its rights may have changed meanwhile
+            self._changed(client, done, len(client.subscriptions))
 
-        self._store.subscribe(rows, written)
+        self._store.write(operation, written)
 
     def _check_subscribe(self, client: Client, names: Sequence[str]) -> None:
         if self._publisher.closed:
@@ -184,9 +181,6 @@ class Subscriber:
             raise HubError("bad_arguments", "too many topics for one client")
         if not self._limits.topics_fit(topics):
             raise HubError("bad_arguments", "topics do not fit the frames of every protocol")
-        new = self._registry.new_topics(names)
-        if new and len(self._registry.topics) + new > limits.topics:
-            raise HubError("too_busy", "too many topics on this hub")
 
     def _unsubscribe(self, client: Client, names: Sequence[str], done: Changed) -> None:
         try:
@@ -199,26 +193,46 @@ class Subscriber:
         except HubError as error:
             self._changed(client, done, error)
             return
+        if subscribed:
+            topics = [client.subscriptions[name].topic.number for name in subscribed]
+            self._background.start(self._unsubscribe_from(client, topics, done))
+        else:
+            self._changed(client, done, len(client.subscriptions))
 
-        # Store first: a subscription that could not be removed must go on receiving.
-
-        def written(error: HubError | None) -> None:
-            if error is None:
-                for name in subscribed:
-                    if name in client.subscriptions:
-                        self._remove(client, name)
-            self._changed(client, done, error or len(client.subscriptions))
-
-        if not client.durable or not subscribed:
-            written(None)
+    async def _unsubscribe_from(self, client: Client, topics: list[int], done: Changed) -> None:
+        # Holes of these topics would be pushed again, and would keep their logs from being deleted.
+        try:
+            holes = await self._holes_of(client, topics)
+        except HubError as error:
+            self._changed(client, done, error)
             return
-        topics = [client.subscriptions[name].topic.number for name in subscribed]
-        self._store.unsubscribe(client.number, topics, written)
 
-    def _add(self, client: Client, topic: Topic, start: int, ack: bool) -> None:
-        subscription = Subscription(topic, start, ack)
-        topic.subscribers[client] = client.subscriptions[topic.name] = subscription
-        self._quota.subscribed(client, subscription)
+        # The store first: a subscription that could not be removed must go on receiving.
+
+        def written(result: HubError | None) -> None:
+            if result is None:
+                for name in self._names_of(client, topics):
+                    self._remove(client, name)
+                self._delivery.drop(client, [each for each in holes if each in client.inbox.holes])
+            self._changed(client, done, result or len(client.subscriptions))
+
+        self._store.write(Unsubscribe(client.number, tuple(topics)), written)
+
+    def _names_of(self, client: Client, topics: Sequence[int]) -> list[str]:
+        return [name for name, each in client.subscriptions.items() if each.topic.number in topics]
+
+    async def _holes_of(self, client: Client, topics: Sequence[int]) -> list[int]:
+        """Return the unacknowledged numbers of some topics."""
+        holes = list(client.inbox.holes)
+        targets = await self._store.targets(holes) if holes else {}
+        return [number for number, target in targets.items() if target in topics]
+
+    def _add(self, client: Client, row: SubscriptionRow) -> None:
+        known = client.subscriptions.get(row.name)
+        if known is not None:  # only `ack` may differ
+            known.ack = row.ack
+            return
+        topic = self._registry.subscribe(client, row).topic
         if client.receiver is None:
             return
         if client.live:
@@ -229,14 +243,14 @@ class Subscriber:
 
     def _remove(self, client: Client, name: str) -> None:
         """Remove a subscription, with its part of the backlog."""
-        subscription = client.subscriptions.pop(name)
-        topic = subscription.topic
-        topic.subscribers.pop(client, None)
+        topic = client.subscriptions[name].topic
         topic.held.pop(client, None)
         if client.receiver is not None:
             self._fanout.flush()
             topic.remove_live(client.receiver)
-        # Holes of this topic would be pushed again, and would keep its log from being deleted.
-        self._delivery.drop(client, [each for each in client.inbox.holes if topic.has(each)])
-        self._delivery.changed_topics[topic] = None
-        self._registry.drop_unused(topic)
+        self._delivery.changed_topics[topic.number] = None
+        self._registry.unsubscribe(client, name)
+
+
+def _do_nothing(client: Client) -> None:
+    """Do nothing: the callback is not set."""

@@ -1,8 +1,8 @@
-"""Topics, clients, their subscriptions and inboxes, as they are in memory.
+"""Topics, clients, their subscriptions and inboxes, while they are in memory.
 
-    Registry       all topics and clients, loaded from the store
-    Topic          its subscribers, and the numbers of the notifications in its log
-    Client         its subscriptions, its backlog, and the connection that gets its notifications
+    Registry       the topics and clients that are in memory
+    Topic          those of its subscribers that are in memory, and their connections
+    Client         its subscriptions, and the connection that gets its notifications
     Subscription   between the two
     Inbox          what a client was sent and has not acknowledged
     Receiver       what delivery needs of a connection; nothing here knows sockets or sessions
@@ -10,22 +10,27 @@
 The classes refer to each other, so they are one module. A publish writes one row of the log however
 many clients subscribe; there is no row per client and notification. A client has a *cursor* in the
 log instead, and *holes* below it for what it has not acknowledged (`docs/concepts/hub.md`).
+
+A client is in memory while it has a connection, and until its inbox is saved after that. So the
+memory of a hub follows the number of its connections, not that of its clients or notifications.
 """
 
 from __future__ import annotations
 
 import logging
-from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, Final, Protocol
 
 import msgspec
 
+from wirelake.protocols.hub_calls import ANONYMOUS
+
 from ..errors import HubError
 from ..rights import Rights
-from ..store import ClientRow, Store, SubscriptionRow
+from ..store import ClientRow, InboxRow
+from ..store.interface import LoadedClient, Source, SubscriptionRow
 from .notifications import Form, Notification
 
 __all__ = [
@@ -36,6 +41,7 @@ __all__ = [
     "Registry",
     "Subscription",
     "Topic",
+    "Traffic",
 ]
 
 _log = logging.getLogger(__name__)
@@ -43,6 +49,9 @@ MAX_SPANS: Final = 64
 """Spans kept per client: one is added when a comet client with a backlog signs on, and ends when
 the backlog is fetched. Beyond that the oldest is forgotten and counts as not sent: what was
 acknowledged in it is delivered a second time, and nothing is lost."""
+
+_MAX_TRAFFIC: Final = 100_000
+"""Topics whose traffic is remembered."""
 
 
 class Receiver(Protocol):
@@ -89,49 +98,37 @@ class Receiver(Protocol):
         """Close the connection at once."""
 
 
+class Traffic:
+    """What was published to a topic since the start of the hub."""
+
+    __slots__ = ("delivered", "published")
+
+    def __init__(self) -> None:
+        self.published = 0
+        """Notifications published with an audience."""
+        self.delivered = 0
+        """How often one of them was pushed."""
+
+
 class Topic:
-    """A topic with subscribers, or with a log that is not empty."""
+    """A topic with subscribers that are in memory."""
 
     __slots__ = (
-        "appended",
         "by_form",
-        "delivered",
-        "dropped",
-        "due",
         "held",
         "name",
         "number",
-        "numbers",
         "online",
-        "published",
-        "sparse_size",
-        "stored",
         "subscribers",
+        "traffic",
         "unshared",
     )
 
-    def __init__(self, number: int, name: str, *, stored: bool = False):
+    def __init__(self, number: int, name: str, traffic: Traffic):
         self.number = number
+        """The store's number."""
         self.name = name
-        self.stored = stored
-        """Whether the store has the number."""
-        self.dropped = False
-        """Whether it was removed: its last subscriber has left."""
-        self.appended = 0
-        """Notifications added to its log, since the start."""
-        self.due: list[tuple[int, int, Client]] | None = None
-        """A heap of subscribers, by the value of `appended` at which their backlog is counted
-        again (`quota.py`); None until something is added to the log."""
-        self.sparse_size = 0
-        """Length of the log at which acknowledged notifications in its middle are deleted."""
-        self.published = 0
-        """Notifications published with an audience, since the start."""
-        self.delivered = 0
-        """How often one of them was pushed."""
-        # An array of 64-bit integers: 8 bytes per notification, where a list of ints takes 40. It
-        # is ascending because publications are released in the order of their numbers.
-        self.numbers: array[int] = array("q")
-        """Numbers of the notifications in its log, ascending."""
+        self.traffic = traffic
         # Three views of the same clients, kept up to date when a client becomes live or held, so
         # that a publish only iterates. dicts serve as ordered sets: deliveries have a stable order.
         self.subscribers: dict[Client, Subscription] = {}
@@ -143,16 +140,6 @@ class Topic:
         """Number of live connections of both kinds."""
         self.held: dict[Client, None] = {}
         """Clients that are online and not live (`delivery.py`)."""
-
-    @property
-    def last(self) -> int:
-        """The number of the last notification in its log; 0 without one."""
-        return self.numbers[-1] if self.numbers else 0
-
-    def has(self, number: int) -> bool:
-        """Return whether the log of this topic has this number."""
-        at = bisect_left(self.numbers, number)
-        return at < len(self.numbers) and self.numbers[at] == number
 
     def add_live(self, connection: Receiver) -> None:
         """Push to this connection from now on."""
@@ -187,12 +174,10 @@ class Topic:
 class Subscription:
     """A client's subscription to a topic."""
 
-    __slots__ = ("ack", "check_at", "start", "topic")
+    __slots__ = ("ack", "start", "topic")
 
     def __init__(self, topic: Topic, start: int, ack: bool):
         self.topic = topic
-        self.check_at = 0
-        """The value of `topic.appended` at which the client's backlog is counted (`quota.py`)."""
         self.start = start
         """Notifications up to this number are not part of it."""
         self.ack = ack
@@ -204,52 +189,62 @@ class Client:
     """A subscriber, reached through one connection at a time."""
 
     __slots__ = (
-        "allowance",
         "changes",
-        "checked_ms",
+        "connections",
         "durable",
         "id",
         "inbox",
         "live",
+        "missed",
         "number",
         "position",
         "private",
+        "reading",
         "receiver",
         "rights",
         "scheduled",
         "slow",
         "subscriptions",
         "unacked",
+        "unsaved",
     )
 
     def __init__(self, id: str, number: int, inbox: Inbox):  # noqa: A002
         self.id = id
         self.number = number
-        """The store's number; 0 for a client that is not stored."""
-        self.durable = number > 0
-        """False for a connection without an id: nothing of it is stored."""
+        """The store's number; 0 for a connection without sign-on that has not subscribed yet."""
+        self.durable = not id.startswith(ANONYMOUS)
+        """False for a connection without sign-on: the store forgets it when the connection
+        closes."""
         self.inbox = inbox
         self.rights: Rights | None = None
         """What it may do; None: everything."""
         self.subscriptions: dict[str, Subscription] = {}
-        self.private: array[int] | None = None
-        """Numbers of notifications in the log for this client alone, ascending."""
-        self.allowance = 0
-        """Private notifications that may be stored before its backlog is counted (`quota.py`)."""
+        self.private: dict[int, None] = {}
+        """Numbers of unacknowledged notifications for this client alone, that were pushed or
+        fetched: their rows are deleted when they are acknowledged."""
+        self.connections = 0
+        """Open connections that are signed on as this client, and others that need it in
+        memory."""
+        self.unsaved = False
+        """Whether its inbox is not in the store yet."""
         self.receiver: Receiver | None = None
         """The connection that gets its notifications."""
         self.live = False
         """Whether publishes are pushed to the receiver at once: nothing older waits."""
         self.slow = False
         """Whether the receiver reads too slowly."""
+        self.reading = False
+        """Whether a page of its backlog is being read."""
+        self.missed: list[tuple[Notification, bool]] | None = None
+        """What was published for it while the page was read; whether it has to be
+        acknowledged. None while no page is read."""
         self.position = 0
         """While not live: the number up to which everything was pushed on this connection."""
         self.unacked = 0
         """Notifications pushed on this connection and not acknowledged."""
         self.scheduled = False
         """Whether the next page is pushed in a later turn of the loop."""
-        self.checked_ms = 0
-        """When a publisher last found it in the store."""
         self.changes: deque[Callable[[], None]] | None = None
         """Subscription changes that wait for the current one."""
 
@@ -258,76 +253,26 @@ class Client:
         """Whether it acknowledges private notifications: when it does so for any topic."""
         return any(each.ack for each in self.subscriptions.values())
 
-    def add_private(self, number: int) -> None:
-        """Add a number of the log that is for this client alone."""
-        if self.private is None:
-            self.private = array("q")
-        self.private.append(number)
+    @property
+    def idle(self) -> bool:
+        """Whether nothing needs it in memory."""
+        return not (self.connections or self.unsaved or self.changes is not None)
 
-    # -- the backlog -------------------------------------------------------------------------
-
-    def waiting(self) -> int:
-        """Return how many notifications it has not acknowledged."""
-        # What was sent and not acknowledged, and what was not sent. Topics whose last notification
-        # is below the cursor are skipped: usually all of them.
+    def row(self) -> InboxRow:
+        """Return its inbox as the store has it."""
         inbox = self.inbox
-        count = len(inbox.holes)
-        for each in self.subscriptions.values():
-            if each.topic.last > inbox.cursor:
-                count += inbox.count_unsent(each.topic.numbers, each.start)
-        if self.private:
-            count += inbox.count_unsent(self.private)
-        return count
+        return InboxRow(self.number, inbox.cursor, inbox.pack(), inbox.lowest_needed())
 
-    def next_numbers(self, after: int, limit: int, *, holes: bool) -> list[int]:
-        """Return the lowest unsent numbers beyond `after`; with `holes`, unacknowledged ones too.
-
-        All numbers are in memory (`Registry`): this is a binary search per topic, without a query.
-        """
-        # `limit` numbers of each topic, then the lowest `limit` of all: a merge of the sorted
-        # sources would look at fewer numbers, but a page has 64 and a client few topics with a
-        # backlog.
-        found = list(self._unsent(after, limit))
-        if holes:
-            found.extend(number for number in self.inbox.holes if number > after)
-        found.sort()
-        return found[:limit]
-
-    def _unsent(self, after: int, limit: int) -> Iterator[int]:
-        """Yield at most `limit` numbers of each topic."""
-        inbox = self.inbox
-        low = max(after, inbox.cursor)
-        # Most topics have nothing beyond the cursor, which one comparison tells.
-        sources: list[tuple[array[int], int]] = [
-            (each.topic.numbers, each.start)
+    def sources(self, after: int) -> list[Source]:
+        """Return where the store has notifications for it with higher numbers than this."""
+        if not self.number:
+            return []
+        found = [
+            Source(each.topic.number, max(after, each.start))
             for each in self.subscriptions.values()
-            if each.topic.last > low
         ]
-        if self.private and self.private[-1] > low:
-            sources.append((self.private, 0))
-        # Unsent numbers are in the gaps between spans (usually one gap, beyond the cursor). Both
-        # are ascending, so each gap is a slice between two binary searches.
-        for numbers, start in sources:
-            left = limit
-            for begin, end in inbox.gaps():
-                first = bisect_right(numbers, max(begin, start, after))
-                last = len(numbers) if end is None else bisect_right(numbers, end)
-                some = numbers[first : min(last, first + left)]
-                yield from some
-                left -= len(some)
-                if left <= 0:
-                    break
-
-    def close_gaps(self) -> None:
-        """Merge spans into the cursor where nothing waits before them."""
-        # A gap is closed when no number in it is for this client: the numbers of all topics are in
-        # one sequence, and most belong to others. Without this, spans would never be merged.
-        inbox = self.inbox
-        while inbox.spans:
-            first = self.next_numbers(0, 1, holes=False)
-            if first and first[0] <= inbox.spans[0][0]:
-                return
-            inbox.advance_cursor(inbox.spans[0][0])
+        found.append(Source(-self.number, after))
+        return found
 
 
 class Inbox:
@@ -408,15 +353,6 @@ class Inbox:
         """Return the lowest number the client may still need."""
         return min(min(self.holes, default=self.cursor + 1), self.cursor + 1)
 
-    def count_unsent(self, numbers: Sequence[int], start: int = 0) -> int:
-        """Return how many of these ascending numbers beyond `start` were not sent."""
-        count = 0
-        for after, up_to in self.gaps():
-            low = bisect_right(numbers, max(after, start))
-            high = len(numbers) if up_to is None else bisect_right(numbers, up_to)
-            count += max(0, high - low)
-        return count
-
     # -- on disk -----------------------------------------------------------------------------
 
     def pack(self) -> bytes:
@@ -442,85 +378,33 @@ class Inbox:
 
 
 class Registry:
-    """All topics with subscribers, and all clients with topics or connections since the start.
+    """The clients that are in memory, and the topics that they subscribe to."""
 
-    The number of every stored notification is in memory, eight bytes in the topic or client it is
-    for. So the backlog of a client, and what can be deleted, is known without a query: the store is
-    read only for contents that are about to be sent.
-    """
-
-    def __init__(self, store: Store, on_replaced: Callable[[Client], None]):
-        self._store = store
+    def __init__(self, on_replaced: Callable[[Client], None]):
         self._on_replaced = on_replaced
         """Called with a client whose id was removed and added again, as another client."""
-        self._next_topic = 1
         self.topics: dict[str, Topic] = {}
         self.topics_by_number: dict[int, Topic] = {}
         self.clients: dict[str, Client] = {}
         self.clients_by_number: dict[int, Client] = {}
-        self.deletable: list[int] = []
-        """Rows of the log that no client needs."""
-
-    def load(self) -> None:
-        """Read topics, subscriptions and the index of the log."""
-        for number, name in self._store.topics():
-            self._index_topic(Topic(number, name, stored=True))
-            self._next_topic = max(self._next_topic, number + 1)
-        rows = self._store.subscriptions()
-        # Clients without subscriptions are loaded when they sign on: there may be millions.
-        subscribed = {row.client for row in rows}
-        for client in self._store.clients():
-            if client.number in subscribed:
-                self._load_client(client)
-        for row in rows:
-            self._load_subscription(row)
-        self._load_index()
-        for topic in tuple(self.topics.values()):
-            self.drop_unused(topic)
-
-    def _load_subscription(self, row: SubscriptionRow) -> None:
-        topic = self.topics_by_number.get(row.topic)
-        client = self.clients_by_number.get(row.client)
-        if topic is not None and client is not None:
-            subscription = Subscription(topic, row.start, row.ack)
-            topic.subscribers[client] = client.subscriptions[topic.name] = subscription
-
-    def _load_index(self) -> None:
-        private: dict[int, array[int]] = {}
-        for target, number in self._store.index():
-            topic = self.topics_by_number.get(target)
-            if topic is not None:
-                topic.numbers.append(number)
-            else:
-                private.setdefault(target, array("q")).append(number)
-        # The index is read in the order of expiry, which is cheaper than sorting in SQL.
-        for topic in self.topics.values():
-            topic.numbers = array("q", sorted(topic.numbers))
-        rows = {-row.number: row for row in self._store.clients()} if private else {}
-        for target, numbers in private.items():
-            row = rows.get(target)
-            if row is None:
-                self.deletable.extend(numbers)
-            else:
-                self._load_client(row).private = array("q", sorted(numbers))
+        self.traffic: dict[str, Traffic] = {}
+        """By topic, also of those that are not in memory."""
 
     # -- clients -----------------------------------------------------------------------------
 
-    def client_of(self, row: ClientRow) -> Client:
-        """Return the client of this row."""
+    def find(self, row: ClientRow) -> Client | None:
+        """Return the client of this row if it is in memory."""
         client = self.clients.get(row.id)
-        if client is not None and client.number == row.number:
+        if client is None or client.number == row.number:
             return client
-        if client is not None:
-            # Removed and added again by another process. The number differs, and nothing of the old
-            # client may reach the new one: it may be somebody else.
-            self._on_replaced(client)
-        return self._load_client(row)
+        # Removed and added again by another process. The number differs, and nothing of the old
+        # client may reach the new one: it may be somebody else.
+        self._on_replaced(client)
+        return None
 
-    def _load_client(self, row: ClientRow) -> Client:
-        if row.number in self.clients_by_number:
-            return self.clients_by_number[row.number]
-        saved = self._store.inbox(row.number)
+    def add(self, row: ClientRow, loaded: LoadedClient) -> Client:
+        """Add a client that was read from the store."""
+        saved = loaded.inbox
         try:
             inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
         except msgspec.MsgspecError as error:
@@ -528,68 +412,61 @@ class Registry:
             _log.error("the saved inbox of client %r is damaged: %s", row.id, error)
             raise HubError("storage_failed", "cannot read the store") from error
         client = Client(row.id, row.number, inbox)
+        for each in loaded.subscriptions:
+            self.subscribe(client, each)
         self.clients[row.id] = self.clients_by_number[row.number] = client
         return client
 
-    def forget(self, client: Client) -> None:
-        """Remove a client with its subscriptions and its private notifications."""
-        for each in client.subscriptions.values():
+    def add_anonymous(self, client: Client, number: int) -> None:
+        """Give the client of a connection without sign-on its number."""
+        client.number = number
+        self.clients_by_number[number] = client
+
+    def remove(self, client: Client) -> None:
+        """Remove a client from memory."""
+        for each in tuple(client.subscriptions.values()):
             each.topic.subscribers.pop(client, None)
-            self.drop_unused(each.topic)
+            self._drop_unused(each.topic)
         client.subscriptions.clear()
-        if client.durable:
-            self.clients.pop(client.id, None)
-            self.clients_by_number.pop(client.number, None)
-        if client.private:
-            self.deletable.extend(client.private)
-            client.private = None
+        if self.clients.get(client.id) is client:
+            del self.clients[client.id]
+        if self.clients_by_number.get(client.number) is client:
+            del self.clients_by_number[client.number]
 
-    # -- topics ------------------------------------------------------------------------------
+    # -- subscriptions -----------------------------------------------------------------------
 
-    def topic(self, name: str) -> Topic:
-        """Return the topic of this name; create it if it does not exist."""
-        topic = self.topics.get(name)
+    def subscribe(self, client: Client, row: SubscriptionRow) -> Subscription:
+        """Add a subscription to memory."""
+        topic = self.topics_by_number.get(row.topic)
         if topic is None:
-            topic = Topic(self._next_topic, name)
-            self._next_topic += 1
-            self._index_topic(topic)
-        return topic
+            topic = Topic(row.topic, row.name, self._traffic(row.name))
+            self.topics[row.name] = self.topics_by_number[row.topic] = topic
+        subscription = Subscription(topic, row.start, row.ack)
+        topic.subscribers[client] = client.subscriptions[row.name] = subscription
+        return subscription
 
-    def _index_topic(self, topic: Topic) -> None:
-        self.topics[topic.name] = self.topics_by_number[topic.number] = topic
+    def unsubscribe(self, client: Client, name: str) -> None:
+        """Remove a subscription from memory."""
+        topic = client.subscriptions.pop(name).topic
+        topic.subscribers.pop(client, None)
+        self._drop_unused(topic)
 
-    def drop_unused(self, topic: Topic) -> None:
-        """Remove a topic that has no subscriber any more; the sweep deletes its log."""
-        # At once: a client that subscribes and unsubscribes would otherwise make topics faster than
-        # a sweep removes them.
-        if topic.subscribers or topic.dropped:
-            return
-        topic.dropped = True
-        del self.topics[topic.name]
-        del self.topics_by_number[topic.number]
-        self.deletable.extend(topic.numbers)
-        topic.numbers = array("q")
-        if topic.stored:
-            self._store.remove_topic(topic.number)
+    def _traffic(self, name: str) -> Traffic:
+        traffic = self.traffic.get(name)
+        if traffic is None:
+            if len(self.traffic) >= _MAX_TRAFFIC:
+                self._forget_traffic()
+            traffic = self.traffic[name] = Traffic()
+        return traffic
 
-    def add_stored(self, topic: Topic | None, client: Client | None, number: int) -> bool:
-        """Add a stored notification to the log of its topic or client.
+    def _forget_traffic(self) -> None:
+        """Forget the older half of the topics that are not in memory."""
+        old = [name for name in self.traffic if name not in self.topics]
+        for name in old[: _MAX_TRAFFIC // 2]:
+            del self.traffic[name]
 
-        Returns False when that was removed while the notification was written: nobody needs it.
-        """
-        if client is not None:
-            if self.clients_by_number.get(client.number) is client:
-                client.add_private(number)
-                return True
-        elif topic is not None:
-            if not topic.dropped:
-                topic.stored = True
-                topic.numbers.append(number)
-                return True
-            self._store.remove_topic(topic.number)
-        self.deletable.append(number)
-        return False
-
-    def new_topics(self, names: Sequence[str]) -> int:
-        """Return how many of these topics do not exist."""
-        return sum(name not in self.topics for name in set(names))
+    def _drop_unused(self, topic: Topic) -> None:
+        if not topic.subscribers and self.topics_by_number.get(topic.number) is topic:
+            del self.topics_by_number[topic.number]
+            if self.topics.get(topic.name) is topic:
+                del self.topics[topic.name]

@@ -4,32 +4,40 @@
 - Notifications that every subscriber has acknowledged are deleted.
 - Old keys and dead letters are deleted, and the database gives free space back.
 
-Each step is bounded. It visits the clients and topics in which something has changed
-(`Delivery.changed_clients`, `changed_topics`); while a step leaves work, the next one follows after
-`BUSY_S` instead of `SWEEP_S`. Rows are deleted in batches, the next when the last is on disk, each
-with twice the rows that were stored meanwhile. So deletion keeps pace with publishing.
+Each step is bounded. It visits the topics in which something has changed
+(`Delivery.changed_topics`); while a step leaves work, the next one follows after `BUSY_S` instead
+of `SWEEP_S`. Rows are deleted in batches, the next when the last is on disk, each with twice the
+rows that were stored meanwhile. So deletion keeps pace with publishing.
 
-Correctness does not depend on that: delivery checks the expiry itself, the quota is enforced with
-each publish (`quota.py`), and a row that is deleted late only takes space.
+Correctness does not depend on that: delivery checks the expiry itself, and a row that is deleted
+late only takes space.
 """
 
 from __future__ import annotations
 
 import asyncio
-from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..config import ActiveLimits
+from ..eager import Background
 from ..errors import HubError
 from ..observe.counters import Counters
 from ..store import Store
+from ..store.interface import (
+    AddDeadLetters,
+    Delete,
+    DeleteAcked,
+    PruneDeadLetters,
+    RemoveTopics,
+    SaveTransient,
+    Source,
+    SubscriberRow,
+)
 from .delivery import Delivery
 from .publishing import Publisher
-from .quota import Quota
-from .subscriptions import Client, Receiver, Registry, Subscription, Topic
+from .subscriptions import Client, Inbox, Registry
 
 __all__ = ["BUSY_S", "MAX_DEAD_LETTERS", "SWEEP_S", "Sweep"]
 
@@ -42,17 +50,22 @@ MAX_DEAD_LETTERS: Final = 100_000
 """Dead letters kept. Beyond that the oldest are deleted; after `Limits.ttl_s` all are."""
 
 # Bounds of one step. Two limits for expiry: one expired row of a topic with a million subscribers
-# makes a million dead letters, so rows alone would not bound it. A step stops after the row that
-# reaches the second limit.
+# makes a million dead letters, so rows alone would not bound it.
 _EXPIRED: Final = 2_000
+_EXPIRED_TOGETHER: Final = 100
+"""Expired rows of a topic for which its subscribers are read once."""
 _DEAD_LETTERS: Final = 5_000
 _DELETED: Final = 2_000
-_FREED: Final = 20_000
-"""Numbers that a step looks at or removes from logs in memory; a topic or client is finished."""
-_TOPICS: Final = 500
-_CLIENTS: Final = 200
+_TOPICS: Final = 50
+_SUBSCRIBERS: Final = 2_000
+"""Subscribers looked at in one read."""
 _SPARSE: Final = 1_024
 """Length of a log up to which acknowledged notifications in its middle may stay."""
+_MAX_LAGGING: Final = 1_000
+"""Subscribers that lag behind up to which the middle of a log is looked at: with more, hardly
+anything in it is acknowledged by all."""
+_PATIENCE: Final = 20
+"""Looking at all subscribers of a topic may take one twentieth of the time."""
 # Work that is not done in every step: the last number every 5 s (`topics._CLOCK_BACK` relies on
 # it), expired keys every 30 s; old dead letters, too, and every hour when there are no new ones,
 # because that scans their tables.
@@ -62,6 +75,8 @@ _PRUNE_IDLE_S: Final = 3_600.0
 _TRIM_DEAD: Final = 5_000
 """New dead letters after which the oldest are deleted."""
 _SHRINK_S: Final = 5.0
+_END: Final = 1 << 62
+"""Higher than any number."""
 
 
 class Sweep:
@@ -73,76 +88,79 @@ class Sweep:
         loop: asyncio.AbstractEventLoop,
         limits: ActiveLimits,
         counters: Counters,
-        connections: Mapping[int, Receiver],
         registry: Registry,
         delivery: Delivery,
-        quota: Quota,
         publisher: Publisher,
         now_ms: Callable[[], int],
+        background: Background,
     ):
         self._store = store
         self._loop = loop
         self._limits = limits
         self._counters = counters
-        self._connections = connections
         self._registry = registry
         self._delivery = delivery
-        self._quota = quota
         self._publisher = publisher
         self._now_ms = now_ms
-        self._topics: Iterator[Topic] = iter(())
-        self._clients: Iterator[Client] = iter(())
+        self._background = background
+        self._stopped = True
         self._handle: asyncio.TimerHandle | None = None
         self._done_at: dict[str, float] = {}
         self._saved_number = 0
         self._stored = 0
         self._trimmed_dead = 0
-        self._expiring = False
-        self._deleting = False
-        self._shrinking = False
         self._pruned_dead = 0
+        self._visited_topic = 0
+        self._not_before: dict[int, float] = {}
+        """Topics whose subscribers were all looked at, and when that may be done again."""
+        self._sparse_size: dict[int, int] = {}
+        """Length of a topic's log at which its middle is looked at."""
+        self._shrinking = False
         self._has_free = True
 
     def start(self) -> None:
         """Start sweeping periodically."""
+        self._stopped = False
         self._handle = self._loop.call_later(SWEEP_S, self._tick, False)
 
     def stop(self) -> None:
         """Stop the cleanup."""
+        self._stopped = True
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None
 
     def _tick(self, busy: bool) -> None:
-        busy = self.step(everything=not busy)
-        self._handle = self._loop.call_later(BUSY_S if busy else SWEEP_S, self._tick, busy)
+        self._handle = None
+        self._background.start(self._run(busy))
 
-    def step(self, *, everything: bool = True) -> bool:
+    async def _run(self, busy: bool) -> None:
+        try:
+            busy = await self.step(everything=not busy)
+        except HubError:
+            busy = False  # the store cannot be read or written: the next step tries again
+        if not self._stopped:
+            self._handle = self._loop.call_later(BUSY_S if busy else SWEEP_S, self._tick, busy)
+
+    async def step(self, *, everything: bool = True) -> bool:
         """Run one step; return whether there is more to do.
 
-        `everything` also visits the next clients and topics in which nothing has changed.
+        `everything` also visits the next topics in which nothing has changed.
         """
-        try:
-            more = self._expire()
-        except HubError:
-            more = False  # the store cannot be read: the next step tries again
-        if everything:
-            self._visit_next()
-        more |= self._free_private()
-        more |= self._free_topics()
-        self._delete_rows()
         self._save_number()
+        more = await self._expire()
+        if everything:
+            await self._visit_next()
+        more |= await self._free_topics()
+        more |= await self._remove_topics()
         self._prune()
         return more
 
-    def _visit_next(self) -> None:
-        """Visit clients and topics in turn: those that the limits or a restart have changed."""
-        for client in self._next_clients():
-            self._quota.trim(client)
-            self._delivery.changed_clients[client] = None
-            self._delivery.push(client)
-        for topic in self._next_topics():
-            self._delivery.changed_topics[topic] = None
+    async def _visit_next(self) -> None:
+        """Visit topics in turn: those that a restart, or a removed client, has changed."""
+        topics = await self._store.topics(self._visited_topic, _TOPICS)
+        self._visited_topic = topics[-1] if len(topics) == _TOPICS else 0
+        self._delivery.changed_topics.update(dict.fromkeys(topics))
 
     def _is_time(self, what: str, seconds: float) -> bool:
         now = self._loop.time()
@@ -152,26 +170,23 @@ class Sweep:
         return True
 
     def _save_number(self) -> None:
-        last = self._publisher.numbers.last
+        last = self._publisher.transient.last
         # While writing fails, a small write in each step finds out when it works again.
         if self._store.failures.writing or (
             last > self._saved_number and self._is_time("number", _SAVE_NUMBER_S)
         ):
             self._saved_number = last
-            self._store.save_last_number(last)
+            self._store.write(SaveTransient(last))
 
     def _prune(self) -> None:
         dead = self._counters.dead.total()
-        if dead - self._trimmed_dead >= _TRIM_DEAD:
-            self._trimmed_dead = dead
-            self._store.trim_dead_letters(MAX_DEAD_LETTERS)
-            self._has_free = True
         if self._is_time("keys", _PRUNE_S):
             self._expire_keys()
-        if self._is_time("prune", _PRUNE_S if dead > self._pruned_dead else _PRUNE_IDLE_S):
-            self._pruned_dead = dead
-            self._store.prune(self._now_ms() - self._limits.current.ttl_s * 1000)
-            self._store.trim_dead_letters(MAX_DEAD_LETTERS)
+        trim = dead - self._trimmed_dead >= _TRIM_DEAD
+        if trim or self._is_time("prune", _PRUNE_S if dead > self._pruned_dead else _PRUNE_IDLE_S):
+            self._trimmed_dead = self._pruned_dead = dead
+            before_ms = int(self._now_ms() - self._limits.current.ttl_s * 1000)
+            self._store.write(PruneDeadLetters(before_ms, MAX_DEAD_LETTERS))
             self._has_free = True
         if self._has_free and not self._shrinking and self._is_time("shrink", _SHRINK_S):
             self._has_free = False
@@ -179,7 +194,7 @@ class Sweep:
 
     def _expire_keys(self) -> None:
         def done(more: bool) -> None:
-            if more and self._handle is not None:
+            if more and not self._stopped:
                 self._expire_keys()
 
         self._publisher.keys.expire(done)
@@ -187,7 +202,7 @@ class Sweep:
     def _shrink(self) -> None:
         def done(more: bool) -> None:
             self._shrinking = False
-            if more and self._handle is not None:
+            if more and not self._stopped:
                 self._shrink()
 
         self._shrinking = True
@@ -195,207 +210,173 @@ class Sweep:
 
     # -- expiry ------------------------------------------------------------------------------
 
-    def _expire(self) -> bool:
-        if self._expiring:  # the rows of the last step are still in the log
-            return True
-        now_ms = self._now_ms()
-        dead: list[tuple[int, int, str, int]] = []
-        unacked: list[tuple[Client, int]] = []
-        expired: list[tuple[int, int]] = []
-        rows = self._store.expired(now_ms, _EXPIRED)
-        for number, target in rows:
-            if unacked and len(unacked) >= _DEAD_LETTERS:
-                break
-            expired.append((number, target))
-            unacked.extend((client, number) for client in self._without_ack(number, target))
-        if not expired:
-            return False
-        dead = [
-            (each.number, number, "expired", now_ms) for each, number in unacked if each.durable
-        ]
-        self._expiring = True
-
-        def done(error: HubError | None) -> None:
-            self._expiring = False
-            if error is None:
-                self._expired(unacked, expired)
-
-        self._store.add_dead_letters(dead, [number for number, _ in expired], done)
-        return len(expired) < len(rows) or len(rows) == _EXPIRED
-
-    def _without_ack(self, number: int, target: int) -> list[Client]:
-        if target < 0:
-            client = self._registry.clients_by_number.get(-target)
-            return [client] if client is not None and client.inbox.is_unacked(number) else []
-        topic = self._registry.topics_by_number.get(target)
-        if topic is None:
-            return []
-        return [
-            client
-            for client, subscription in topic.subscribers.items()
-            if number > subscription.start and client.inbox.is_unacked(number)
-        ]
-
-    def _expired(self, unacked: list[tuple[Client, int]], expired: list[tuple[int, int]]) -> None:
-        self._has_free = True
-        self._counters.dead["expired"] += len(unacked)
+    async def _expire(self) -> bool:
+        rows = await self._store.expired(self._now_ms(), _EXPIRED)
         by_target: dict[int, list[int]] = {}
-        for number, target in expired:
+        for number, target in rows:
             by_target.setdefault(target, []).append(number)
         for target, numbers in by_target.items():
-            if target < 0:
-                client = self._registry.clients_by_number.get(-target)
-                if client is not None and client.private:
-                    _remove_numbers(client.private, numbers)
+            numbers.sort()
+            if target > 0:
+                for at in range(0, len(numbers), _EXPIRED_TOGETHER):
+                    await self._expire_topic(target, numbers[at : at + _EXPIRED_TOGETHER])
             else:
-                topic = self._registry.topics_by_number.get(target)
-                if topic is not None:
-                    _remove_numbers(topic.numbers, numbers)
-        for client, number in unacked:
-            self._delivery.drop(client, [number])
+                await self._expire_private(-target, numbers)
+        self._has_free |= bool(rows)
+        return len(rows) == _EXPIRED
+
+    async def _expire_topic(self, topic: int, numbers: list[int]) -> None:
+        # The rows are deleted after the last dead letter: a crash in between repeats the dead
+        # letters, which the store has once for each client and number.
+        page = max(1, _DEAD_LETTERS // len(numbers))
+        after = 0
+        while True:
+            rows = await self._store.lagging(topic, numbers[-1], after, page)
+            unacked: list[tuple[int, int]] = []
+            for row in rows:
+                inbox = self._inbox_of(row)
+                unacked.extend(
+                    (row.client, number)
+                    for number in numbers
+                    if number > row.start and inbox.is_unacked(number)
+                )
+            last = len(rows) < page
+            await self._add_dead_letters(unacked, numbers if last else ())
+            if last:
+                return
+            after = rows[-1].client
+
+    async def _expire_private(self, number: int, numbers: list[int]) -> None:
+        client = self._registry.clients_by_number.get(number)
+        if client is None:
+            loaded = await self._store.load_client(number)
+            saved = loaded.inbox
+            inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
+            exists = loaded.row is not None
+        else:
+            inbox, exists = client.inbox, True
+        unacked = [(number, each) for each in numbers if exists and inbox.is_unacked(each)]
+        await self._add_dead_letters(unacked, numbers)
+
+    def _inbox_of(self, row: SubscriberRow) -> Inbox:
+        client = self._registry.clients_by_number.get(row.client)
+        if client is not None:  # what it has acknowledged may not be saved yet
+            return client.inbox
+        return Inbox.unpack(row.cursor, row.state) if row.state else Inbox(row.cursor)
+
+    async def _add_dead_letters(
+        self, unacked: Sequence[tuple[int, int]], deleted: Sequence[int]
+    ) -> None:
+        if not unacked and not deleted:
+            return
+        now_ms = self._now_ms()
+        letters: list[tuple[int, int, str, int]] = []
+        found: list[tuple[Client, int]] = []
+        anonymous = 0
+        for number, each in unacked:
+            client = self._registry.clients_by_number.get(number)
+            if client is not None:
+                found.append((client, each))
+            if client is None or client.durable:
+                letters.append((number, each, "expired", now_ms))
+            else:
+                anonymous += 1
+        added = await self._store.execute(AddDeadLetters(tuple(letters), tuple(deleted)))
+        self._counters.dead["expired"] += added + anonymous
+        for client, each in found:
+            self._delivery.drop(client, [each])
 
     # -- deletion ----------------------------------------------------------------------------
 
-    def _free_private(self) -> bool:
-        """Free acknowledged private notifications; note the topics of the changed clients."""
-        changed, topics = self._delivery.changed_clients, self._delivery.changed_topics
-        visited = 0
-        for client in list(islice(changed, _FREED)):
-            if visited >= _FREED:
-                break
-            del changed[client]
-            visited += 1 + len(client.subscriptions)
-            for each in client.subscriptions.values():
-                if each.topic.numbers:
-                    topics[each.topic] = None
-            if client.private:
-                visited += len(client.private)
-                acked = [each for each in client.private if not client.inbox.is_unacked(each)]
-                _remove_numbers(client.private, acked)
-                self._registry.deletable.extend(acked)
-        return bool(changed)
-
-    def _free_topics(self) -> bool:
-        """Free what all subscribers of the changed topics have acknowledged."""
+    async def _free_topics(self) -> bool:
+        """Delete what all subscribers of the changed topics have acknowledged."""
         changed = self._delivery.changed_topics
-        freed = 0
-        for topic in list(islice(changed, _TOPICS)):
+        now = self._loop.time()
+        looked_at = 0
+        for topic in list(changed):
+            if self._not_before.get(topic, 0.0) > now:
+                continue
             del changed[topic]
-            freed += self._free_acked(topic)
-            if freed >= _FREED:
-                break
-        return bool(changed)
+            await self._free(topic)
+            looked_at += 1
+            if looked_at >= _TOPICS:
+                return True
+        return False
 
-    def _free_acked(self, topic: Topic) -> int:
+    async def _free(self, topic: int) -> None:
+        first = await self._store.numbers([Source(topic, 0)], _END, 1)
+        if not first:
+            self._sparse_size.pop(topic, None)
+            return
         # The log of a topic is needed from the lowest number that any subscriber has not
-        # acknowledged. The loop ends with the first subscriber that needs the first row: with a
-        # busy topic that is found early, and the step stays short.
-        numbers = topic.numbers
-        if not numbers or not topic.subscribers:
-            return 0
-        first = numbers[0]
-        needed = topic.last + 1
-        for client, subscription in topic.subscribers.items():
-            needed = min(needed, self._lowest_needed(client, subscription))
-            if needed <= first:
-                return self._free_middle(topic)
-        count = bisect_left(numbers, needed)
-        self._registry.deletable.extend(numbers[:count])
-        del numbers[:count]
-        return count
+        # acknowledged. What they need only grows, so the subscribers need not be read at once.
+        began = self._loop.time()
+        needed, after, pages = self._delivery.reached + 1, 0, 0
+        while True:
+            after, lowest = await self._store.needed(topic, after, _SUBSCRIBERS)
+            if lowest is not None:
+                needed = min(needed, lowest)
+            if not after or needed <= first[0]:
+                break
+            pages += 1
+            await asyncio.sleep(0)
+        if pages:
+            self._not_before[topic] = self._loop.time() + _PATIENCE * (self._loop.time() - began)
+            self._delivery.changed_topics[topic] = None
+        else:
+            self._not_before.pop(topic, None)
+        if needed > first[0]:
+            await self._delete_acked(topic, needed)
+        else:
+            await self._free_middle(topic)
 
-    def _lowest_needed(self, client: Client, subscription: Subscription) -> int:
-        """Return the lowest number of a topic that this client may still need."""
-        inbox = client.inbox
-        if client.live and not inbox.spans:
-            return min(inbox.holes, default=self._delivery.reached + 1)
-        if inbox.holes:
-            return inbox.lowest_needed()
-        return max(inbox.cursor, subscription.start) + 1
+    async def _delete_acked(self, topic: int, below: int) -> None:
+        while True:
+            # Twice of what was stored since the last batch: however busy the hub is, the rows that
+            # wait to be deleted become fewer.
+            stored = self._counters.stored
+            limit = max(_DELETED, 2 * (stored - self._stored))
+            self._stored = stored
+            self._has_free = True
+            if await self._store.execute(DeleteAcked(topic, below, limit)) < limit:
+                return
 
-    def _free_middle(self, topic: Topic) -> int:
-        """Free what was acknowledged by all behind a notification that was not.
+    async def _free_middle(self, topic: int) -> None:
+        """Delete what was acknowledged by all behind a notification that was not.
 
         One client that never acknowledges one notification would otherwise keep everything that is
-        published after it. This looks at every subscriber and number, so it is done when the log
-        has doubled.
+        published after it. This looks at every number, so it is done when the log has doubled.
         """
-        numbers = topic.numbers
-        if len(numbers) < max(topic.sparse_size, _SPARSE):
-            return 0
+        size = max(self._sparse_size.get(topic, 0), _SPARSE)
+        if await self._store.count([Source(topic, 0)], _END) < size:
+            return
+        numbers = await self._store.numbers([Source(topic, 0)], self._delivery.reached, 1 << 31)
+        rows = await self._store.lagging(topic, _END, 0, _MAX_LAGGING)
+        if not numbers or len(rows) == _MAX_LAGGING:
+            self._sparse_size[topic] = 2 * size
+            return
         needed = bytearray(len(numbers))
-        unsent: set[tuple[int, int]] = set()
-        for client, subscription in topic.subscribers.items():
-            for hole in client.inbox.holes:
+        for row in rows:
+            client = self._registry.clients_by_number.get(row.client)
+            inbox = self._inbox_of(row)
+            for hole in inbox.holes:
                 at = bisect_left(numbers, hole)
                 if at < len(numbers) and numbers[at] == hole:
                     needed[at] = 1
-            if client.live and not client.inbox.spans:
+            if client is not None and client.live and not inbox.spans:
                 continue  # everything was sent to it
-            for after, up_to in client.inbox.gaps():
-                begin = bisect_right(numbers, max(after, subscription.start))
+            for after, up_to in inbox.gaps():
+                begin = bisect_right(numbers, max(after, row.start))
                 end = len(numbers) if up_to is None else bisect_right(numbers, up_to)
-                if begin < end:
-                    unsent.add((begin, end))
-        for begin, end in unsent:
-            needed[begin:end] = b"\x01" * (end - begin)
+                needed[begin:end] = b"\x01" * max(0, end - begin)
         free = [number for number, used in zip(numbers, needed, strict=True) if not used]
-        _remove_numbers(numbers, free)
-        self._registry.deletable.extend(free)
-        topic.sparse_size = 2 * len(numbers)
-        return len(needed)
+        self._sparse_size[topic] = 2 * (len(numbers) - len(free))
+        for at in range(0, len(free), _DELETED):
+            await self._store.execute(Delete(tuple(free[at : at + _DELETED])))
 
-    def _delete_rows(self) -> None:
-        """Delete rows that nobody needs; go on when they are on disk."""
-        deletable = self._registry.deletable
-        if self._deleting or not deletable:
-            return
-        # Twice of what was stored since the last batch: however busy the hub is, the rows that
-        # wait to be deleted become fewer.
-        stored = self._counters.stored
-        size = max(_DELETED, 2 * (stored - self._stored))
-        self._stored = stored
-        numbers = deletable[:size]
-        del deletable[:size]
-
-        def done(error: HubError | None) -> None:
-            self._deleting = False
-            if error is not None:
-                deletable.extend(numbers)  # the next step tries again
-            elif self._handle is not None:
-                self._delete_rows()
-
-        self._deleting = self._has_free = True
-        self._store.delete(numbers, done)
-
-    # -- the clients and topics of one step --------------------------------------------------
-
-    def _next_clients(self) -> list[Client]:
-        # The iterator is over a copy: clients come and go between two steps.
-        some = [client for client, _ in zip(self._clients, range(_CLIENTS), strict=False)]
-        if len(some) < _CLIENTS:
-            self._clients = iter((*self._registry.clients.values(), *self._anonymous_clients()))
-        return some
-
-    def _anonymous_clients(self) -> list[Client]:
-        clients = (connection.client for connection in self._connections.values())
-        return [each for each in clients if each is not None and not each.durable]
-
-    def _next_topics(self) -> list[Topic]:
-        some = [topic for topic, _ in zip(self._topics, range(_TOPICS), strict=False)]
-        if len(some) < _TOPICS:
-            self._topics = iter(tuple(self._registry.topics.values()))
-        return some
-
-
-def _remove_numbers(numbers: array[int], removed: Sequence[int]) -> None:
-    """Remove some numbers from an ascending array: in one piece if they are one."""
-    if not removed:
-        return
-    begin, end = bisect_left(numbers, min(removed)), bisect_right(numbers, max(removed))
-    if end - begin == len(removed):
-        del numbers[begin:end]
-    else:
-        gone = set(removed)
-        kept = [number for number in numbers[begin:end] if number not in gone]
-        numbers[begin:end] = array("q", kept)
+    async def _remove_topics(self) -> bool:
+        if not await self._store.has_removed_topics():
+            return False
+        deleted: int = await self._store.execute(RemoveTopics(_DELETED))
+        self._has_free |= deleted > 0
+        return deleted == _DELETED

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
@@ -18,25 +18,27 @@ import msgspec
 from wirelake.protocols.hub_calls import ANONYMOUS
 
 from ..config import ActiveLimits
+from ..eager import Background
 from ..errors import HubError
+from ..numbers import EPOCH_S, SECOND, TransientNumbers
 from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..store import ClientRow, DeadRow, Store
+from ..store.interface import LoadedClient, RemoveAccount, SaveTransient, Source, TopicRow
 from .delivery import Delivery, Fanout
-from .notifications import EPOCH_S, Notification, Numbers, Published, id_of, number_of
+from .keys import Keys
+from .notifications import Notification, id_of, number_of
 from .publishing import Publisher, PublishQueue
 from .quota import Quota
 from .subscribing import Subscriber
-from .subscriptions import Client, Inbox, Receiver, Registry, Topic
+from .subscriptions import Client, Inbox, Receiver, Registry
 from .sweep import Sweep
 
-__all__ = ["ClientState", "DeadLetter", "TopicState", "Topics", "client_state", "topic_state"]
+__all__ = ["ClientState", "DeadLetter", "TopicState", "Topics"]
 
 _MAX_REDRIVEN: Final = 1_000
 """Dead letters redriven at a time."""
-_SECOND: Final = 1 << 20
-"""Numbers of one second (`notifications.Numbers`)."""
-_CLOCK_BACK: Final = 10 * _SECOND
+_CLOCK_BACK: Final = 10 * SECOND
 """Numbers skipped when the clock has gone back. The sweep saves the last number every five seconds;
 ten seconds of numbers are more than can have been allocated since."""
 
@@ -113,14 +115,18 @@ class Topics:
         self._connections = connections
         self._clock = clock
         self._server = server
-        self._redriving: set[int] = set()
-        """Dead letters that are being put back."""
+        self._background = background = Background(loop)
         # In the order of dependence: each part gets those it calls.
         fanout = Fanout(counters, at_turn_end)
-        self.registry = Registry(store, self.forget)
-        self.delivery = Delivery(store, loop, limits, counters, fanout, self.now_ms, server)
-        self.quota = Quota(limits, self.registry, self.delivery)
-        queue = PublishQueue(self.registry, self.delivery, self.quota, fanout, counters, tap)
+        self.registry = Registry(self.forget)
+        self.delivery = Delivery(
+            store, loop, limits, counters, fanout, self.now_ms, server, background
+        )
+        self.quota = Quota(store, limits, self.delivery, self._loaded, background)
+        self.keys = Keys(store, limits, self.now_ms, server)
+        queue = PublishQueue(
+            self.registry, self.delivery, self.quota, fanout, counters, tap, self.keys, server
+        )
         self.publisher = Publisher(
             store,
             self.registry,
@@ -131,25 +137,27 @@ class Topics:
             connections,
             self.now_ms,
             server,
+            self.keys,
         )
         self.subscriber = Subscriber(
-            store, self.registry, self.delivery, self.quota, fanout, self.publisher, limits
+            store, self.registry, self.delivery, fanout, self.publisher, limits, background
         )
         self.sweep = Sweep(
             store,
             loop,
             limits,
             counters,
-            connections,
             self.registry,
             self.delivery,
-            self.quota,
             self.publisher,
             self.now_ms,
+            background,
         )
         # The store is opened before these parts exist, so it is given its callbacks here.
-        store.appended = queue.written
+        store.finished = self._batch_finished
         store.closing = self._stop
+        self.delivery.cursors.saved = self._saved
+        self.subscriber.ended = self.release
         self.publish = self.publisher.publish
         self.publish_transient = self.publisher.publish_transient
         self.subscribe = self.subscriber.subscribe
@@ -164,42 +172,50 @@ class Topics:
         """Return the wall-clock time."""
         return int(self._clock() * 1000)
 
-    def load(self) -> None:
-        """Load the store and start the sweep."""
-        last = self._first_number() - 1
-        self.publisher.numbers = Numbers(last)
-        self.delivery.reached = last
-        self.registry.load()
-        self.quota.load()
-        self.publisher.keys.load()
+    async def load(self) -> None:
+        """Read what is needed from the start, and start the sweep."""
+        self.delivery.reached = await self._store.last_number()
+        self.publisher.transient = TransientNumbers(await self._first_transient() - 1)
+        await self.keys.load()
         self.sweep.start()
 
     def close(self) -> None:
         """Refuse publishes and changes of subscriptions from now on, whatever their protocol."""
         self.publisher.closed = True
 
-    def _first_number(self) -> int:
+    async def _first_transient(self) -> int:
         """Return a number that was never allocated. Transient publishes leave no trace in the
         store, so the numbers of this second are skipped."""
-        last = self._store.last_number()
-        first = (self.now_ms() // 1000 - EPOCH_S + 1) * _SECOND
+        last = await self._store.last_transient()
+        first = (self.now_ms() // 1000 - EPOCH_S + 1) * SECOND
         return first if first > last else last + _CLOCK_BACK
+
+    def _batch_finished(self) -> None:
+        self.delivery.flush()
+        self.quota.start()
 
     def _stop(self) -> None:
         # Called before the last batch is written: what follows is in it.
         self.close()
         self.sweep.stop()
-        self._store.save_last_number(self.publisher.numbers.last)
+        self._store.write(SaveTransient(self.publisher.transient.last))
         self.delivery.save()
 
     # -- clients -----------------------------------------------------------------------------
 
-    def client_of(self, row: ClientRow) -> Client:
-        """Return the client of this row."""
-        return self.registry.client_of(row)
+    async def load_client(self, row: ClientRow) -> Client:
+        """Return the client of this row; read it from the store if it is not in memory."""
+        client = self.registry.find(row)
+        if client is not None:
+            return client
+        return self._add(row, await self._store.load_client(row.number))
+
+    def enter(self, client: Client) -> None:
+        """Keep a client in memory, for a connection that is signed on as it."""
+        client.connections += 1
 
     def anonymous(self, connection: Receiver) -> Client:
-        """Return a client for one connection, of which nothing is stored."""
+        """Return a client for one connection, of which nothing is stored after its end."""
         return Client(f"{ANONYMOUS}{connection.id}", 0, Inbox(self.delivery.reached))
 
     def forget(self, client: Client) -> None:
@@ -207,9 +223,9 @@ class Topics:
         if client.receiver is not None:
             self.delivery.detach(client.receiver)
         self.delivery.forget(client)
-        self.registry.forget(client)
+        self.registry.remove(client)
         # The next client with this id may be somebody else: what it publishes is new.
-        self.publisher.keys.forget(client.id)
+        self.keys.forget(client.id)
 
     def detach(self, connection: Receiver) -> None:
         """Stop sending to this connection: it is closed, or changes its client."""
@@ -217,42 +233,120 @@ class Topics:
         if client is None:
             return
         self.delivery.detach(connection)
+        client.connections -= 1
+        self.release(client)
+
+    def _saved(self, client: Client) -> None:
+        for each in client.subscriptions.values():
+            self.delivery.changed_topics[each.topic.number] = None
+        self.release(client)
+
+    def release(self, client: Client) -> None:
+        """Remove a client from memory if nothing needs it there."""
+        if client.connections > 0 or client.changes is not None:
+            return
         if not client.durable:
             self.forget(client)
+            if client.number:
+                self._store.write(RemoveAccount("client", client.id))
+        elif not client.unsaved:
+            self.registry.remove(client)
+
+    @asynccontextmanager
+    async def _loaded(self, number: int) -> AsyncIterator[Client | None]:
+        """Keep a client in memory for a while; None when it does not exist."""
+        client = self.registry.clients_by_number.get(number)
+        if client is None:
+            loaded = await self._store.load_client(number)
+            client = None if loaded.row is None else self._add(loaded.row, loaded)
+        if client is None:
+            yield None
+            return
+        client.connections += 1
+        try:
+            yield client
+        finally:
+            client.connections -= 1
+            self.release(client)
+
+    def _add(self, row: ClientRow, loaded: LoadedClient) -> Client:
+        # Another connection may have read it at the same time.
+        return self.registry.find(row) or self.registry.add(row, loaded)
 
     def ack(self, connection: Receiver, ids: Sequence[str]) -> int:
         """Acknowledge notifications; return how many ids were known."""
         client = connection.client
         return 0 if client is None else self.delivery.ack(client, ids)
 
-    def waiting(self, connection: Receiver) -> list[Notification]:
+    async def waiting(self, connection: Receiver) -> list[Notification]:
         """Return the oldest unacknowledged notifications, as many as one list may have.
 
         Raises HubError when the store cannot be read.
         """
         client = connection.client
-        return [] if client is None else self.delivery.waiting(client)
+        if client is None:
+            return []
+        await self.quota.trim(client)
+        return await self.delivery.waiting(client)
 
     # -- administration ----------------------------------------------------------------------
 
-    def inbox(self, client_id: str, limit: int) -> list[Notification]:
+    async def inbox(self, client_id: str, limit: int) -> list[Notification]:
         """Return what a client has not acknowledged, oldest first; HubError `not_found`."""
-        return self.delivery.peek(self._stored_client(client_id), limit)
+        row = await self._row(client_id)
+        async with self._loaded(row.number) as client:
+            if client is None:
+                return []
+            await self.quota.trim(client)
+            return await self.delivery.peek(client, limit)
 
-    def topic_list(self) -> list[Topic]:
-        """Return all topics; `topic_state` has what to show of one."""
-        return list(self.registry.topics.values())
+    async def topic_page(self, offset: int, limit: int) -> tuple[int, list[TopicState]]:
+        """Return the number of topics, and the states of some of them."""
+        count, rows = await self._store.topic_page(offset, limit)
+        return count, [await self.topic_state(row) for row in rows]
 
-    def client_list(self, offset: int = 0, limit: int | None = None) -> list[Client]:
-        """Return clients with topics, or with connections since the start, but the anonymous ones,
-        which only their connections know; `client_state` has what to show of one."""
-        end = None if limit is None else offset + limit
-        return list(islice(self.registry.clients.values(), offset, end))
+    async def topic_state(self, row: TopicRow) -> TopicState:
+        """Return the state of a topic."""
+        topic = self.registry.topics_by_number.get(row.number)
+        return TopicState(
+            name=row.name,
+            subscribers=row.subscribers,
+            online=0 if topic is None else topic.online,
+            held=0 if topic is None else len(topic.held),
+            stored=await self._store.count([Source(row.number, 0)], self.delivery.reached),
+        )
 
-    def dead(self, limit: int, client: str | None = None) -> list[DeadLetter]:
+    async def client_page(self, offset: int, limit: int) -> tuple[int, list[ClientState]]:
+        """Return the number of clients, and the states of some of them."""
+        count, rows = await self._store.client_page(offset, limit)
+        found: list[ClientState] = []
+        for row in rows:
+            async with self._loaded(row.number) as client:
+                if client is not None:
+                    found.append(await self.client_state(client))
+            await asyncio.sleep(0)
+        return count, found
+
+    async def client_state(self, client: Client) -> ClientState:
+        """Return the state of a client."""
+        connection = client.receiver
+        waiting = await self.delivery.count(client)
+        return ClientState(
+            id=client.id,
+            online=connection is not None,
+            protocol="" if connection is None else connection.protocol,
+            peer="" if connection is None else f"{connection.peer[0]}:{connection.peer[1]}",
+            connection=0 if connection is None else connection.id,
+            live=client.live,
+            topics=tuple(client.subscriptions),
+            waiting=waiting,
+            owed=client.unacked if connection is not None else 0,
+        )
+
+    async def dead(self, limit: int, client: str | None = None) -> list[DeadLetter]:
         """Return dead letters, newest first; HubError `not_found`."""
-        number = None if client is None else self._stored_client(client).number
-        return [self._dead_letter(row) for row in self._store.dead(limit, number)]
+        number = None if client is None else (await self._row(client)).number
+        return [self._dead_letter(row) for row in await self._store.dead(limit, number)]
 
     async def redrive(self, ids: Sequence[str] | None = None, client: str | None = None) -> int:
         """Redrive dead letters by id, or all of one client, at most a thousand.
@@ -263,41 +357,19 @@ class Topics:
         """
         if self.publisher.closed:
             raise HubError("closing")
-        number = None if client is None else self._stored_client(client).number
+        number = None if client is None else (await self._row(client)).number
         found = [each for each in map(number_of, ids or ()) if each is not None]
         if client is None and not found:
             raise HubError("bad_arguments", "expected ids of notifications, or client")
-        rows = self._store.dead(_MAX_REDRIVEN, number, found or None)
-        # Not those of a request that is being written: they would be delivered twice.
-        rows = [row for row in rows if row.place not in self._redriving]
-        if not rows:
-            return 0
-        written = self._loop.create_future()
-
-        def done(result: Published | HubError) -> None:
-            self._redriving.difference_update(places)
-            if written.cancelled():
-                return
-            if isinstance(result, HubError):
-                written.set_exception(result)
-            else:
-                written.set_result(None)
-
+        rows = await self._store.dead(_MAX_REDRIVEN, number, found or None)
         # Oldest first, so that they are delivered in their old order.
-        oldest_first = rows[::-1]
-        letters = [(row, self._stored_client(row.client)) for row in oldest_first]
-        count = self.publisher.redrive(letters, done)
-        places = [row.place for row in oldest_first[:count]]
-        self._redriving.update(places)
-        await written
-        return count
+        return await self.publisher.redrive(rows[::-1]) if rows else 0
 
-    def _stored_client(self, client_id: str) -> Client:
-        # From the store, not from memory: clients without topics or a connection are not loaded.
-        row = self._store.client(client_id)
+    async def _row(self, client_id: str) -> ClientRow:
+        row = await self._store.client(client_id)
         if row is None:
             raise HubError("not_found", f"unknown client {client_id[:40]!r}")
-        return self.client_of(row)
+        return row
 
     def _dead_letter(self, row: DeadRow) -> DeadLetter:
         notification = Notification(
@@ -310,30 +382,3 @@ class Topics:
             0,
         )
         return DeadLetter(row.client, row.reason, row.dead_ms, notification)
-
-
-def topic_state(topic: Topic) -> TopicState:
-    """Return the state of a topic."""
-    return TopicState(
-        name=topic.name,
-        subscribers=len(topic.subscribers),
-        online=topic.online,
-        held=len(topic.held),
-        stored=len(topic.numbers),
-    )
-
-
-def client_state(client: Client) -> ClientState:
-    """Return the state of a client."""
-    connection = client.receiver
-    return ClientState(
-        id=client.id,
-        online=connection is not None,
-        protocol="" if connection is None else connection.protocol,
-        peer="" if connection is None else f"{connection.peer[0]}:{connection.peer[1]}",
-        connection=0 if connection is None else connection.id,
-        live=client.live,
-        topics=tuple(client.subscriptions),
-        waiting=client.waiting(),
-        owed=client.unacked if connection is not None else 0,
-    )

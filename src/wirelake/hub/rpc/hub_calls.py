@@ -7,7 +7,7 @@ gets the outcome through a callback: before `run` returns, or later when it is o
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -54,8 +54,8 @@ class Caller(Receiver, Protocol):
     def sign_on_failed(self) -> None:
         """Count a refused token; close the connection after too many."""
 
-    def spawn(self, work: Awaitable[Any]) -> None:
-        """Run a task; it is cancelled when the connection ends."""
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a coroutine, at once as far as it can; it is cancelled when the connection ends."""
 
 
 class HubCalls:
@@ -109,18 +109,10 @@ class HubCalls:
         if client is not None and client.durable:
             raise HubError("bad_arguments", f"already signed on as {client.id}")
         connection.check_sign_on()
-        # Only an address with recent failures pays for a task: its sign-on is delayed.
-        if self._authority.delay(connection.charged_to):
-            connection.signing_on = True
-            connection.spawn(self._auth_later(connection, given, answer, begun_ns))
-            return
-        signed_on = self._authority.try_sign_on(connection, given.id, given.token)
-        if signed_on is None:
-            raise HubError("auth_failed")
-        self._latency[AUTH.name].record(begun_ns)
-        answer(AuthResult(id=signed_on.id))
+        connection.signing_on = True
+        connection.start(self._sign_on(connection, given, answer, begun_ns))
 
-    async def _auth_later(
+    async def _sign_on(
         self, connection: Caller, given: AuthArguments, answer: Answerer, begun_ns: int
     ) -> None:
         try:

@@ -2,23 +2,21 @@
 
 Read in this order:
 
-    interface    the rows, and `Store`: what the hub needs of a database
-    writer       group commit: the writes of a batch in one transaction, in a thread
-    sqlite       `Store` in one SQLite file: reads on the event loop, writes through `writer`
+    interface    the rows, the operations, and `Database`: what the hub needs of a database
+    store        `Store`: operations that are committed together, and reads, for the event loop
+    writer       group commit: the operations of a batch in one transaction, in a thread
+    sqlite       `Database` in one SQLite file
+    migrations   creating, opening and checking that file, its tables, upgrades of older files
     failures     failed reads and writes: counted, logged at most once per minute
-    migrations   creating, opening and checking the file, its tables, upgrades of older files
+    opening      which database a setting names, and its connections
     accounts     adding and removing clients and users, also while a hub runs
 
-Only this package imports database drivers. It may import `hub.config` and `hub.errors`, and no
-other part of the hub.
+Only this package imports database drivers. It may import `hub.config`, `hub.errors` and
+`hub.numbers`, and no other part of the hub.
 """
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
-
-from ..config import StoreSettings
 from .accounts import (
     add_client,
     add_user,
@@ -36,14 +34,13 @@ from .interface import (
     Entry,
     InboxRow,
     KeyRow,
-    LogRow,
     Size,
-    Store,
+    StoreError,
     SubscriptionRow,
     UserRow,
 )
-from .migrations import StoreError, database_path
-from .sqlite import SqliteStore
+from .opening import database_path, open_database, open_store
+from .store import Store
 
 __all__ = [
     "ClientRow",
@@ -52,7 +49,6 @@ __all__ = [
     "Entry",
     "InboxRow",
     "KeyRow",
-    "LogRow",
     "Size",
     "Store",
     "StoreError",
@@ -63,15 +59,10 @@ __all__ = [
     "database_path",
     "list_clients",
     "list_users",
+    "open_database",
     "open_store",
     "remove_client",
     "remove_user",
     "rotate_client",
     "rotate_user",
 ]
-
-
-def open_store(settings: StoreSettings, data: Path, loop: asyncio.AbstractEventLoop) -> Store:
-    """Open the database; create it if it does not exist, upgrade it if it is older, check it."""
-    path = database_path(settings.path, data)
-    return SqliteStore(path, settings.synchronous, loop, settings.check_s)

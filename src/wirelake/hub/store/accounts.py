@@ -12,17 +12,25 @@ import base64
 import hashlib
 import hmac
 import secrets
-import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from wirelake.protocols.hub_calls import ANONYMOUS, MAX_CLIENT_ID_BYTES
 
-from .interface import ClientRow, UserRow
-from .migrations import StoreError, connect
+from ..errors import HubError
+from .interface import (
+    AccountKind,
+    AddAccount,
+    ClientRow,
+    Operation,
+    RemoveAccount,
+    RotateAccount,
+    StoreError,
+    UserRow,
+)
+from .opening import open_database, shown
 
 __all__ = [
     "add_client",
@@ -38,8 +46,6 @@ __all__ = [
     "token_hash",
 ]
 
-_Kind: TypeAlias = Literal["client", "user"]
-"""A kind of account; its table has the plural as its name."""
 _EXPIRED: Final = 1
 """An expiry in the past, in milliseconds since 1970."""
 _MAX_LIFETIME_S: Final = 1e9
@@ -67,123 +73,97 @@ def expiry_of(row: ClientRow | UserRow, token: bytes, now_ms: int) -> int | None
     return expires_ms if expires_ms == 0 or now_ms < expires_ms else None
 
 
-def add_client(path: str | Path, id: str, *, lifetime_s: float = 0) -> str:  # noqa: A002
+def add_client(target: str | Path, id: str, *, lifetime_s: float = 0) -> str:  # noqa: A002
     """Add a client and return its token, which cannot be read again later.
 
-    The token expires after `lifetime_s`; 0: never.
+    `target` is the database: a path or a URL. The token expires after `lifetime_s`; 0: never.
     """
-    _check("client", id, MAX_CLIENT_ID_BYTES)
-    token, now_ms = new_token(), _now_ms()
-    with _writing(path) as db:
-        _insert(
-            db, "client", id, "(id, token, created_ms, expires_ms) VALUES (?, ?, ?, ?)",
-            (id, token_hash(token), now_ms, _after(now_ms, lifetime_s)),
-        )  # fmt: skip
-    return token
+    return _add(target, "client", id, new_token(), lifetime_s)
 
 
-def add_user(path: str | Path, id: str, role: str, *, lifetime_s: float = 0) -> str:  # noqa: A002
+def add_user(target: str | Path, id: str, role: str, *, lifetime_s: float = 0) -> str:  # noqa: A002
     """Add a user with a role (`hub.roles`) and return the token."""
-    _check("user", id, MAX_CLIENT_ID_BYTES)
-    token, now_ms = new_token("u"), _now_ms()
-    with _writing(path) as db:
-        _insert(
-            db, "user", id, "(id, role, token, created_ms, expires_ms) VALUES (?, ?, ?, ?, ?)",
-            (id, role, token_hash(token), now_ms, _after(now_ms, lifetime_s)),
-        )  # fmt: skip
-    return token
+    return _add(target, "user", id, new_token("u"), lifetime_s, role)
 
 
 def rotate_client(
-    path: str | Path, id: str, *, overlap_s: float = 0, lifetime_s: float = 0  # noqa: A002
+    target: str | Path, id: str, *, overlap_s: float = 0, lifetime_s: float = 0  # noqa: A002
 ) -> str:  # fmt: skip
     """Replace the token of a client and return the new one.
 
     The old token is valid for another `overlap_s`, unless it expires sooner.
     """
-    return _rotate(path, "client", id, overlap_s, lifetime_s, new_token())
+    return _rotate(target, "client", id, overlap_s, lifetime_s, new_token())
 
 
 def rotate_user(
-    path: str | Path, id: str, *, overlap_s: float = 0, lifetime_s: float = 0  # noqa: A002
+    target: str | Path, id: str, *, overlap_s: float = 0, lifetime_s: float = 0  # noqa: A002
 ) -> str:  # fmt: skip
     """Replace the token of a user and return the new one, like `rotate_client`."""
-    return _rotate(path, "user", id, overlap_s, lifetime_s, new_token("u"))
+    return _rotate(target, "user", id, overlap_s, lifetime_s, new_token("u"))
 
 
-def remove_client(path: str | Path, id: str) -> None:  # noqa: A002
-    """Remove a client, its subscriptions and its idempotency keys; the hub deletes its private
-    notifications."""
-    with _writing(path) as db:
-        row = db.execute("SELECT number FROM clients WHERE id = ?", (id,)).fetchone()
-        _check_found("client", 0 if row is None else 1, id)
-        # Its private notifications stay in the log until the hub deletes them: a hub that runs has
-        # their numbers in memory.
-        for statement in (
-            "DELETE FROM clients WHERE number = ?",
-            "DELETE FROM subscriptions WHERE client = ?",
-            "DELETE FROM inboxes WHERE client = ?",
-            "DELETE FROM dead WHERE client = ?",
-        ):
-            db.execute(statement, row)
-        # Another client with this id may be somebody else, whose publishes are new.
-        db.execute("DELETE FROM publisher_keys WHERE publisher = ?", (id,))
+def remove_client(target: str | Path, id: str) -> None:  # noqa: A002
+    """Remove a client, its subscriptions, its private notifications and its idempotency keys."""
+    _check_found("client", _write(target, RemoveAccount("client", id)), id)
 
 
-def remove_user(path: str | Path, id: str) -> None:  # noqa: A002
+def remove_user(target: str | Path, id: str) -> None:  # noqa: A002
     """Remove a user; the token is refused from then on."""
-    with _writing(path) as db:
-        _check_found("user", db.execute("DELETE FROM users WHERE id = ?", (id,)).rowcount, id)
+    _check_found("user", _write(target, RemoveAccount("user", id)), id)
 
 
-def list_clients(path: str | Path) -> list[ClientRow]:
+def list_clients(target: str | Path) -> list[ClientRow]:
     """Return all clients by id."""
-    return [ClientRow(*row) for row in _rows(path, "clients", ClientRow._fields)]
+    return _list(target, "client")
 
 
-def list_users(path: str | Path) -> list[UserRow]:
+def list_users(target: str | Path) -> list[UserRow]:
     """Return all users by id."""
-    return [UserRow(*row) for row in _rows(path, "users", UserRow._fields)]
+    return _list(target, "user")
 
 
-def _rows(path: str | Path, table: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
-    with closing(_connect(path)) as db:
-        try:
-            return db.execute(f"SELECT {', '.join(columns)} FROM {table} ORDER BY id").fetchall()
-        except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}; restore a backup") from error
-
-
-def _insert(
-    db: sqlite3.Connection, kind: _Kind, id: str, columns: str, values: tuple[object, ...]  # noqa: A002
-) -> None:  # fmt: skip
-    try:
-        db.execute(f"INSERT INTO {kind}s {columns}", values)
-    except sqlite3.IntegrityError:
+def _add(
+    target: str | Path, kind: AccountKind, id: str, token: str, lifetime_s: float, role: str = ""  # noqa: A002
+) -> str:  # fmt: skip
+    _check(kind, id, MAX_CLIENT_ID_BYTES)
+    now_ms = _now_ms()
+    result = _write(
+        target,
+        AddAccount(kind, id, token_hash(token), now_ms, _after(now_ms, lifetime_s), role),
+    )
+    if isinstance(result, HubError):
         raise StoreError(
             f"{kind} {id!r} already exists; `wirelake {kind} rotate` gives it a new token"
-        ) from None
+        )
+    return token
 
 
 def _rotate(
-    path: str | Path, kind: _Kind, id: str, overlap_s: float, lifetime_s: float, token: str  # noqa: A002
+    target: str | Path, kind: AccountKind, id: str, overlap_s: float, lifetime_s: float, token: str  # noqa: A002
 ) -> str:  # fmt: skip
     now_ms = _now_ms()
-    expires_ms = _after(now_ms, lifetime_s)
-    # Without an overlap the old token is forgotten. Otherwise it expires at the end of the overlap,
-    # or when it would have expired anyway. A token that was old already is forgotten: two are valid
-    # at most.
-    until_ms = _after(now_ms, overlap_s)
-    with _writing(path) as db:
-        done = db.execute(
-            f"UPDATE {kind}s SET token = ?1, expires_ms = ?2, "
-            "old_token = CASE WHEN ?3 > 0 THEN token ELSE x'' END, "
-            "old_expires_ms = CASE WHEN expires_ms > 0 THEN min(expires_ms, ?3) ELSE ?3 END "
-            "WHERE id = ?4",
-            (token_hash(token), expires_ms, until_ms, id),
-        )
-        _check_found(kind, done.rowcount, id)
+    expires_ms, until_ms = _after(now_ms, lifetime_s), _after(now_ms, overlap_s)
+    done = _write(target, RotateAccount(kind, id, token_hash(token), expires_ms, until_ms))
+    _check_found(kind, done, id)
     return token
+
+
+def _write(target: str | Path, operation: Operation[Any]) -> Any:
+    with closing(open_database(target)) as database:
+        try:
+            (result,) = database.write([operation])
+        except HubError as error:
+            raise StoreError(f"{shown(target)}: {error.__cause__ or error}") from error
+    return result
+
+
+def _list(target: str | Path, kind: AccountKind) -> list[Any]:
+    with closing(open_database(target)) as database:
+        try:
+            return database.accounts(kind)
+        except Exception as error:
+            raise StoreError(f"{shown(target)}: {error}; restore a backup") from error
 
 
 def _after(now_ms: int, seconds: float) -> int:
@@ -197,7 +177,7 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _check(kind: _Kind, id: str, max_bytes: int) -> None:  # noqa: A002
+def _check(kind: AccountKind, id: str, max_bytes: int) -> None:  # noqa: A002
     try:
         size = len(id.encode())
     except UnicodeEncodeError:
@@ -210,25 +190,6 @@ def _check(kind: _Kind, id: str, max_bytes: int) -> None:  # noqa: A002
         )
 
 
-def _check_found(kind: _Kind, count: int, id: str) -> None:  # noqa: A002
-    if not count:
+def _check_found(kind: AccountKind, found: bool, id: str) -> None:  # noqa: A002
+    if not found:
         raise StoreError(f"unknown {kind} {id!r}; `wirelake {kind} list` shows all {kind}s")
-
-
-def _connect(path: str | Path) -> sqlite3.Connection:
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise StoreError(f"{folder}: no such directory; give the hub's data directory with --data")
-    return connect(Path(path))
-
-
-@contextmanager
-def _writing(path: str | Path) -> Iterator[sqlite3.Connection]:
-    """Run one transaction on a new connection."""
-    with closing(_connect(path)) as db:
-        try:
-            db.execute("BEGIN IMMEDIATE")
-            yield db
-            db.execute("COMMIT")
-        except sqlite3.Error as error:
-            raise StoreError(f"{path}: {error}") from error

@@ -22,17 +22,13 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final, Literal
 
-from wirelake.wire.paths import local_path
-
-from ..config import ConfigError
+from .interface import StoreError
 
 __all__ = [
     "MIGRATIONS",
     "VERSION",
-    "StoreError",
     "check",
     "connect",
-    "database_path",
     "migrate",
     "prepare",
     "shrink",
@@ -59,15 +55,6 @@ _SHRUNK_PAGES: Final = 512
 a few milliseconds of the writer."""
 _LARGE_TABLES: Final = ("publisher_keys", "dead", "dead_log", "log")
 """Checked last: when the time runs out, what the hub cannot do without is checked."""
-
-
-class StoreError(ConfigError):
-    """The store cannot be used; the message says what to do."""
-
-
-def database_path(path: str, data: Path) -> Path:
-    """Return the path of the database: the setting, or `hub.sqlite3` in the data directory."""
-    return local_path(path) if path else data / "hub.sqlite3"
 
 
 def connect(
@@ -388,6 +375,42 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     ) WITHOUT ROWID;
     CREATE INDEX users_token ON users (token);
     CREATE INDEX users_old_token ON users (old_token);
+    """,
+    # 5: what hubs kept in memory before is read from here. How many subscribers a topic has, and
+    # how many notifications were appended to it; when the backlog of a subscriber is counted again;
+    # the lowest number that an inbox needs (0: not known, everything). Numbers of topics are not
+    # reused, because rows of the log are deleted later than their topic. A client with an empty
+    # token belongs to a connection without sign-on, and is removed with it.
+    """
+    DELETE FROM subscriptions WHERE client NOT IN (SELECT number FROM clients)
+        OR topic NOT IN (SELECT number FROM topics);
+    ALTER TABLE subscriptions ADD COLUMN check_at INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX subscriptions_topic ON subscriptions (topic, client);
+    CREATE INDEX subscriptions_check ON subscriptions (topic, check_at);
+    ALTER TABLE topics ADD COLUMN subscribers INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE topics ADD COLUMN appended INTEGER NOT NULL DEFAULT 0;
+    UPDATE topics SET subscribers =
+        (SELECT count(*) FROM subscriptions WHERE subscriptions.topic = topics.number);
+    ALTER TABLE inboxes ADD COLUMN needed INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX log_target ON log (target);
+    CREATE INDEX clients_temporary ON clients (number) WHERE token = x'';
+    CREATE TABLE removed_topics (number INTEGER PRIMARY KEY);
+    INSERT INTO removed_topics SELECT DISTINCT target FROM log
+        WHERE target > 0 AND target NOT IN (SELECT number FROM topics WHERE subscribers > 0);
+    INSERT OR REPLACE INTO marks SELECT 'topic',
+        max(coalesce((SELECT max(number) FROM topics), 0),
+            coalesce((SELECT max(number) FROM removed_topics), 0));
+    DELETE FROM topics WHERE subscribers = 0;
+    DELETE FROM log WHERE target < 0 AND -target NOT IN (SELECT number FROM clients);
+    INSERT OR REPLACE INTO marks SELECT 'topics', count(*) FROM topics;
+    INSERT OR REPLACE INTO marks SELECT 'clients', count(*) FROM clients;
+    INSERT OR REPLACE INTO marks SELECT 'number',
+        max(coalesce((SELECT max(number) FROM log), 0),
+            coalesce((SELECT max(number) FROM dead_log), 0),
+            coalesce((SELECT max(number) FROM publisher_keys), 0),
+            coalesce((SELECT max(start) FROM subscriptions), 0),
+            coalesce((SELECT max(cursor) FROM inboxes), 0),
+            coalesce((SELECT value FROM marks WHERE name = 'number'), 0));
     """,
 )
 """Every step, oldest first. `log.target` is the number of a topic, or minus that of a client;

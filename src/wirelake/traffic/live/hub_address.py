@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from wirelake.hub.store import add_client, database_path
-from wirelake.hub.store.migrations import StoreError
+from wirelake.hub.store import StoreError, add_client, database_path
 
 from ..plan import SimulateError
 
