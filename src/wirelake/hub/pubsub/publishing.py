@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
 from time import perf_counter_ns
-from typing import Final
+from typing import Final, NamedTuple
 
 from wirelake.protocols.hub_calls import ANONYMOUS, PUBLISH
 
@@ -29,7 +29,7 @@ from ..numbers import TransientNumbers
 from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..store import DeadRow, KeyRow, Store
-from ..store.interface import Append, Appended, NewKey, Redrive, Redriven
+from ..store.interface import Append, Appended, Redrive, Redriven
 from .delivery import Delivery, Fanout, deliver
 from .keys import Keys, PublishDone
 from .notifications import (
@@ -47,7 +47,8 @@ from .subscriptions import Client, Receiver, Registry, Topic
 __all__ = [
     "PublishQueue",
     "Publisher",
-    "QueuedPublication",
+    "QueuedOperation",
+    "QueuedTransient",
 ]
 
 _log = logging.getLogger(__name__)
@@ -189,26 +190,20 @@ class Publisher:
         self, publication: Publication, ttl_s: float, done: PublishDone, client: Client | None
     ) -> None:
         """Store a publication, or what has to be looked up or remembered of it."""
-        self._queue.check_room(len(publication.content))
+        content = publication.content
+        self._queue.check_room(len(content))
         now_ms = self._now_ms()
-        expires_ms = now_ms + max(1, int(ttl_s * 1000)) if ttl_s else 0
-        queued = QueuedPublication(publication, now_ms, expires_ms, done)
-        if publication.key:
-            queued.key = self.keys.new(publication, ttl_s, now_ms)
-        self._queue.add_stored(queued)
-        self._store.write(
-            Append(
-                publication.topic,
-                publication.client,
-                publication.content,
-                publication.type,
-                now_ms,
-                expires_ms,
-                queued.key,
-                0 if ttl_s else self._online(publication.topic, client),
-            ),
-            queued.stored,
+        operation = Append(
+            publication.topic,
+            publication.client,
+            content,
+            publication.type,
+            now_ms,
+            now_ms + max(1, int(ttl_s * 1000)) if ttl_s else 0,
+            self.keys.new(publication, ttl_s, now_ms) if publication.key else None,
+            0 if ttl_s else self._online(publication.topic, client),
         )
+        self._store.write(operation, self._queue.add(operation, done).stored)
 
     # -- dead letters ------------------------------------------------------------------------
 
@@ -223,13 +218,14 @@ class Publisher:
         now_ms = self._now_ms()
         expires_ms = now_ms + self._limits.current.ttl_s * 1000
         places = tuple(each.place for each in letters[: max(1, room)])
-        queued = self._queue.add_redriven()
+        operation = Redrive(places, now_ms, int(expires_ms))
+        queued = self._queue.add(operation, None)
         found: list[Redriven] = []
 
         def done(result: list[Redriven] | HubError) -> None:
             if not isinstance(result, HubError):
                 found.extend(result)
-            queued.redriven(result)
+            queued.stored(result)
             if written.cancelled():
                 return
             if isinstance(result, HubError):
@@ -238,7 +234,7 @@ class Publisher:
                 written.set_result(None)
 
         written = asyncio.get_running_loop().create_future()
-        self._store.write(Redrive(places, now_ms, int(expires_ms)), done)
+        self._store.write(operation, done)
         await written
         return len(found)
 
@@ -246,54 +242,27 @@ class Publisher:
 # -- the publish queue ---------------------------------------------------------------------------
 
 
-class QueuedPublication:
-    """A publication in the queue."""
+class QueuedOperation:
+    """An operation that is being executed."""
 
-    __slots__ = (
-        "client",
-        "done",
-        "expires_ms",
-        "key",
-        "notification",
-        "publication",
-        "queue",
-        "result",
-        "topic",
-        "ts_ms",
-        "waiting",
-    )
+    __slots__ = ("done", "operation", "queue")
 
-    def __init__(
-        self,
-        publication: Publication | None,
-        ts_ms: int,
-        expires_ms: int,
-        done: PublishDone | None = None,
-    ):
-        self.publication = publication
-        self.ts_ms = ts_ms
-        self.expires_ms = expires_ms
+    def __init__(self, queue: PublishQueue, operation: Append | Redrive, done: PublishDone | None):
+        self.queue = queue
+        self.operation = operation
         self.done = done
-        self.waiting = False
-        """Whether it waits for its commit."""
-        self.result: Appended | KeyRow | list[Redriven] | HubError | None = None
-        """The result of its operation; None while it waits, and when it has none."""
-        self.queue: PublishQueue | None = None
-        self.key: NewKey | None = None
-        # Of a publication that is not stored:
-        self.notification: Notification | None = None
-        self.topic: Topic | None = None
-        self.client: Client | None = None
 
-    def stored(self, result: Appended | KeyRow | HubError) -> None:
+    def stored(self, result: Appended | KeyRow | list[Redriven] | HubError) -> None:
         """Release it: it is on disk, or could not be written."""
-        assert self.queue is not None
         self.queue.written(self, result)
 
-    def redriven(self, result: list[Redriven] | HubError) -> None:
-        """Release dead letters that were put back."""
-        assert self.queue is not None
-        self.queue.written(self, result)
+
+class QueuedTransient(NamedTuple):
+    """A publication that is not stored."""
+
+    notification: Notification
+    topic: Topic | None
+    client: Client | None
 
 
 class PublishQueue:
@@ -324,7 +293,7 @@ class PublishQueue:
         self._keys = keys
         self._server = server
         self._ids = Ids(server)
-        self._queue: deque[QueuedPublication] = deque()
+        self._queue: deque[QueuedOperation | QueuedTransient] = deque()
         self._bytes = 0
 
     def check_room(self, size: int) -> None:
@@ -338,19 +307,11 @@ class PublishQueue:
         fitting = bisect.bisect_right(list(accumulate(sizes)), free_bytes)
         return min(fitting, max(0, _MAX_QUEUED - len(self._queue)))
 
-    def add_stored(self, queued: QueuedPublication) -> None:
-        """Add a publication that is being stored; `written` releases it."""
-        assert queued.publication is not None
-        queued.waiting = True
-        queued.queue = self
-        self._bytes += len(queued.publication.content)
-        self._queue.append(queued)
-
-    def add_redriven(self) -> QueuedPublication:
-        """Add a place for dead letters that are being put back."""
-        queued = QueuedPublication(None, 0, 0)
-        queued.waiting = True
-        queued.queue = self
+    def add(self, operation: Append | Redrive, done: PublishDone | None) -> QueuedOperation:
+        """Add an operation that is being executed; `stored` releases it."""
+        queued = QueuedOperation(self, operation, done)
+        if type(operation) is Append:
+            self._bytes += len(operation.content)
         self._queue.append(queued)
         return queued
 
@@ -359,88 +320,90 @@ class PublishQueue:
     ) -> None:
         """Push a publication that is not stored, at once or behind those that are queued."""
         if self._queue:
-            queued = QueuedPublication(None, 0, 0)
-            queued.notification, queued.topic, queued.client = notification, topic, client
-            self._queue.append(queued)
+            self._queue.append(QueuedTransient(notification, topic, client))
         elif topic is not None:
             self._fanout.add(topic, notification)
         elif client is not None:
             self._push_transient(client, notification)
 
     def written(
-        self, queued: QueuedPublication, result: Appended | KeyRow | list[Redriven] | HubError
+        self, queued: QueuedOperation, result: Appended | KeyRow | list[Redriven] | HubError
     ) -> None:
         """Release a publication that is on disk, and transient ones behind it."""
-        # Operations finish in order (`store.writer`), so nothing in front of it waits. What is
+        # Operations finish in order (`store.writer`), so it is the first in the queue. What is
         # pushed is written at the end of the batch (`Delivery.flush`): each client then gets one
         # write for all of them.
-        queued.waiting = False
-        queued.result = result
-        if queued.publication is not None:
-            self._bytes -= len(queued.publication.content)
         queue = self._queue
-        while queue and not queue[0].waiting:
-            self._release(queue.popleft())
-
-    def _release(self, queued: QueuedPublication) -> None:
-        publication, result = queued.publication, queued.result
-        if queued.notification is not None:
-            self._release_transient(queued.notification, queued.topic, queued.client)
+        first = queue.popleft()
+        assert first is queued
+        operation = queued.operation
+        if type(operation) is Append:
+            self._bytes -= len(operation.content)
+            self._release(operation, queued.done, result)
         elif isinstance(result, list):
             for each in result:
                 self._release_redriven(each)
-        elif publication is not None and isinstance(result, Appended):
-            self._release_appended(queued, publication, result)
-        elif queued.key is not None and isinstance(result, KeyRow):
-            self._finish(queued, self._keys.repeated(queued.key, result))
+        while queue and isinstance(behind := queue[0], QueuedTransient):
+            queue.popleft()
+            self._release_transient(*behind)
+
+    def _release(
+        self,
+        operation: Append,
+        done: PublishDone | None,
+        result: Appended | KeyRow | list[Redriven] | HubError,
+    ) -> None:
+        if type(result) is Appended:
+            self._release_appended(operation, done, result)
+        elif operation.key is not None and isinstance(result, KeyRow):
+            self._finish(done, self._keys.repeated(operation.key, result))
         elif isinstance(result, HubError):
-            if queued.key is not None:
-                result = self._keys.refusal(queued.key, result)
-            self._finish(queued, result)
+            if operation.key is not None:
+                result = self._keys.refusal(operation.key, result)
+            self._finish(done, result)
 
     def _release_appended(
-        self, queued: QueuedPublication, publication: Publication, result: Appended
+        self, operation: Append, done: PublishDone | None, result: Appended
     ) -> None:
-        number, target, audience, due = result
-        name = publication.topic
+        number, target, name = result.number, result.target, operation.topic
         id_text = self._ids.text(number, private=name is None)
-        client = self._registry.clients.get(publication.client or "")
         self._counters.published += 1
-        self._counters.stored += bool(target)
+        self._counters.stored += target != 0
         if self._tap.active:
-            report(self._tap, id_text, name, audience, publication.client, client)
+            client = self._registry.clients.get(operation.client or "")
+            report(self._tap, id_text, name, result.audience, operation.client, client)
         # A publisher that subscribes gets its confirmation first.
-        self._finish(queued, Published(id_text, audience))
-        notification = Notification(
-            number, id_text, name, publication.content, publication.type, queued.ts_ms,
-            queued.expires_ms,
-        )  # fmt: skip
-        if not queued.expires_ms:
-            topic = None if name is None else self._registry.topics.get(name)
-            self._release_transient(notification, topic, client)
-        elif target:
-            self.push(target, notification)
-            if due:
-                self._quota.check_topic(target)
-        self._delivery.reached = max(self._delivery.reached, number)
-
-    def push(self, target: int, notification: Notification) -> None:
-        """Push a notification of the log to those of its clients that are live here."""
-        if target > 0:
+        self._finish(done, Published(id_text, result.audience))
+        if not operation.expires_ms:
+            self._release_transient(
+                _notification(operation, number, id_text),
+                None if name is None else self._registry.topics.get(name),
+                None if name is not None else self._registry.clients.get(operation.client or ""),
+            )
+        elif target > 0:
             topic = self._registry.topics_by_number.get(target)
             if topic is not None:
-                topic.traffic.published += 1
-                self._delivery.push_to_topic(topic, notification)
-            return
-        client = self._registry.clients_by_number.get(-target)
+                self._push_to_topic(topic, _notification(operation, number, id_text))
+        elif target:
+            self._push_to_client(-target, _notification(operation, number, id_text))
+        if result.due:
+            self._quota.check_topic(target)
+        self._delivery.reached = number
+
+    def _push_to_topic(self, topic: Topic, notification: Notification) -> None:
+        topic.traffic.published += 1
+        self._delivery.push_to_topic(topic, notification)
+
+    def _push_to_client(self, number: int, notification: Notification) -> None:
+        client = self._registry.clients_by_number.get(number)
         if client is not None:
             self._delivery.push_to_client(client, notification)
-        self._quota.appended_private(-target)
+        self._quota.appended_private(number)
 
     def _release_redriven(self, redriven: Redriven) -> None:
         entry = redriven.entry
-        self.push(entry.target, notification_of(entry, self._server))
-        self._delivery.reached = max(self._delivery.reached, entry.number)
+        self._push_to_client(-entry.target, notification_of(entry, self._server))
+        self._delivery.reached = entry.number
         self._counters.published += 1
         self._counters.stored += 1
         if self._tap.active:
@@ -457,14 +420,14 @@ class PublishQueue:
         elif client is not None:
             self._push_transient(client, notification)
 
-    def _finish(self, queued: QueuedPublication, result: Published | HubError) -> None:
+    def _finish(self, done: PublishDone | None, result: Published | HubError) -> None:
         """Call the publisher back."""
-        if isinstance(result, HubError):
+        if type(result) is not Published:
             self._counters.refused_publishes += 1
-        if queued.done is None:
+        if done is None:
             return
         try:
-            queued.done(result)
+            done(result)
         except Exception:
             _log.exception("the callback of a publish raised an exception")
 
@@ -478,6 +441,18 @@ class PublishQueue:
         else:
             connection.write(connection.form.encode(notification))
             self._counters.delivered[connection.protocol] += 1
+
+
+def _notification(operation: Append, number: int, id_text: str) -> Notification:
+    return Notification(
+        number,
+        id_text,
+        operation.topic,
+        operation.content,
+        operation.type,
+        operation.ts_ms,
+        operation.expires_ms,
+    )
 
 
 def report(

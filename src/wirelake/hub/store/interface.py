@@ -232,7 +232,7 @@ class NewKey(NamedTuple):
     """Whether the publisher may have another key; a key that exists is found in any case."""
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True, gc=False):
     """A publish was stored, or needs not be."""
 
     number: int
@@ -240,7 +240,7 @@ class Appended(NamedTuple):
     """The number of its topic, or minus that of its client; 0 when it was not stored."""
     audience: int
     """Number of clients it is for; when it is 0, the notification is not in the log."""
-    due: bool
+    due: bool = False
     """Whether backlogs of the topic's subscribers have to be counted (`SetChecks`)."""
 
 

@@ -393,6 +393,8 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         (SELECT count(*) FROM subscriptions WHERE subscriptions.topic = topics.number);
     ALTER TABLE inboxes ADD COLUMN needed INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX log_target ON log (target);
+    DROP INDEX log_expiry;
+    CREATE INDEX log_expiry ON log (expires_ms);
     CREATE INDEX clients_temporary ON clients (number) WHERE token = x'';
     CREATE TABLE removed_topics (number INTEGER PRIMARY KEY);
     INSERT INTO removed_topics SELECT DISTINCT target FROM log

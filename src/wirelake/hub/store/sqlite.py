@@ -13,7 +13,6 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -33,6 +32,7 @@ from .interface import (
     InboxRow,
     KeyRow,
     LoadedClient,
+    NewKey,
     Operation,
     Redriven,
     Size,
@@ -503,16 +503,19 @@ class SqliteDatabase(_Reads):
             )
         )
         results: list[Any] = []
-        rows: list[tuple[Any, ...]] = []
-        counts: Counter[int] = Counter()
+        values: list[Any] = []
+        counts: dict[int, int] = {}
         keys: dict[tuple[str, str], KeyRow] = {}
+        last = self._last
+        # This runs for every stored publish: locals, and one flat list of values to be inserted.
         for each in operations:
-            if each.key is not None:
-                known = keys.get((each.key.publisher, each.key.key)) or self._key(each)
+            key = each.key
+            if key is not None:
+                known = keys.get((key.publisher, key.key)) or self._key(key, each.ts_ms)
                 if known is not None:
                     results.append(known)
                     continue
-                if not each.key.allowed:
+                if not key.allowed:
                     results.append(HubError("too_busy"))
                     continue
             if each.topic is not None:
@@ -522,32 +525,34 @@ class SqliteDatabase(_Reads):
                 if not target:
                     results.append(HubError("not_found", f"unknown client {each.client!r:.42}"))
                     continue
-            if not each.expires_ms:
-                audience = each.audience
-            number = self._next_number(each.ts_ms)
-            stored = audience > 0 and each.expires_ms > 0
-            if stored:
-                rows.append(
-                    (number, target, each.type, each.ts_ms, each.expires_ms, None, each.content)
+            ts_ms, expires_ms = each.ts_ms, each.expires_ms
+            last = number = next_number(last, ts_ms)
+            if not expires_ms:
+                target, audience = 0, each.audience
+            elif not audience:
+                target = 0
+            if target:
+                values += (number, target, each.type, ts_ms, expires_ms, None, each.content)
+                counts[target] = counts.get(target, 0) + 1
+            if key is not None:
+                keys[key.publisher, key.key] = KeyRow(
+                    key.publisher,
+                    key.key,
+                    key.digest,
+                    number,
+                    each.topic is None,
+                    audience,
+                    key.expires_ms,
                 )
-                counts[target] += 1
-            if each.key is not None:
-                publisher, key, digest, expires_ms, _ = each.key
-                private = each.topic is None
-                keys[publisher, key] = KeyRow(
-                    publisher, key, digest, number, private, audience, expires_ms
-                )
-            results.append(Appended(number, target if stored else 0, audience, due=False))
-        insert(self._db, _LOG, rows)
+            results.append(Appended(number, target, audience))
+        self._last = last
+        insert_values(self._db, _LOG, values)
         insert(self._db, _KEYS, list(keys.values()))
-        due = {
-            target for target, count in counts.items() if target > 0 and self._add(target, count)
-        }
+        due = {target for target in counts if target > 0 and self._add(target, counts[target])}
         if due:
-            return [
-                each._replace(due=True) if type(each) is Appended and each.target in due else each
-                for each in results
-            ]
+            for at, result in enumerate(results):
+                if type(result) is Appended and result.target in due:
+                    results[at] = Appended(result.number, result.target, result.audience, due=True)
         return results
 
     def _add(self, topic: int, count: int) -> bool:
@@ -563,10 +568,8 @@ class SqliteDatabase(_Reads):
             )
         )
 
-    def _key(self, operation: interface.Append) -> KeyRow | None:
-        assert operation.key is not None
-        publisher, key = operation.key[:2]
-        row = self._one(_KEY, (key, operation.ts_ms, publisher))
+    def _key(self, key: NewKey, now_ms: int) -> KeyRow | None:
+        row = self._one(_KEY, (key.key, now_ms, key.publisher))
         return None if row is None else KeyRow(*row)._replace(private=bool(row[4]))
 
     # -- subscriptions -----------------------------------------------------------------------
@@ -832,15 +835,18 @@ def insert(db: sqlite3.Connection, statement: _Statement, rows: Sequence[Sequenc
     loop. 64 statements of one row wait 64 times, one of 64 rows waits once. `executemany` does not
     help: it executes row by row.
     """
+    insert_values(db, statement, [value for row in rows for value in row])
+
+
+def insert_values(db: sqlite3.Connection, statement: _Statement, values: list[Any]) -> None:
+    """Do the same as `insert` with the values of all rows in one list."""
     begin, columns, end = statement
-    at, size = 0, _ROWS
-    while at < len(rows):
-        while size > len(rows) - at:
-            size //= 2
-        some = rows[at : at + size]
+    at, size = 0, _ROWS * columns
+    while at < len(values):
+        while size > len(values) - at:
+            size = size // columns // 2 * columns
+        db.execute(_statement(begin, columns, end, size // columns), values[at : at + size])
         at += size
-        text = _statement(begin, columns, end, size)
-        db.execute(text, [value for row in some for value in row])
 
 
 @lru_cache(maxsize=256)
