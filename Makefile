@@ -54,6 +54,10 @@ if [ "$${#packages[@]}" -gt 0 ]; then \
 	echo "installing: $${packages[*]}"; \
 	sudo=(); if [ "$$(id -u)" -ne 0 ]; then sudo=(sudo); fi; \
 	"$${sudo[@]}" apt-get update -q; \
+	case " $${packages[*]} " in *" postgresql "*) \
+		"$${sudo[@]}" install -d $(dir $(POSTGRES_SETTING)); \
+		echo 'create_main_cluster = false' | "$${sudo[@]}" tee $(POSTGRES_SETTING) >/dev/null;; \
+	esac; \
 	"$${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 		apt-get install -y -q --no-install-recommends "$${packages[@]}"; \
 fi
@@ -71,6 +75,10 @@ GCC_CHECKS = has gcc || { want gcc; want libc6-dev; };
 PEER_CHECKS = daemon() { has "$$1" || [ -x "/usr/sbin/$$1" ] || want "$$1"; }; \
 	daemon nats-server; daemon redis-server; daemon mosquitto; \
 	[ -e /usr/include/openssl/ssl.h ] || want libssl-dev;
+# The server that the store in PostgreSQL is tested with. Its tests start servers of their own; the
+# setting keeps the package from creating one for the machine.
+POSTGRES_CHECKS = has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || want postgresql;
+POSTGRES_SETTING := /etc/postgresql-common/createcluster.d/wirelake.conf
 # The shells that tab completion is tested in.
 SHELL_CHECKS = has zsh || want zsh; has fish || want fish;
 # The browser that pages are looked at with, what units are checked with, and networks for pages.
@@ -82,7 +90,7 @@ help: ## list the targets
 
 .PHONY: system
 system: ## install the Debian packages that the tests need and that are missing
-	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS) $(SHELL_CHECKS))
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS) $(POSTGRES_CHECKS) $(SHELL_CHECKS))
 
 .PHONY: system-python system-node
 system-python:

@@ -15,6 +15,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
 settings.register_profile(
@@ -55,11 +57,15 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """End the Spark session that tests shared."""
+    """End the Spark session and the PostgreSQL server that tests shared."""
     if "pyspark" in sys.modules:
         from tests import spark_sessions
 
         spark_sessions.stop()
+    if "tests.postgres_server" in sys.modules:
+        from tests import postgres_server
+
+        postgres_server.stop_shared()
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,15 @@ def spark() -> SparkSession:
     from tests import spark_sessions
 
     return spark_sessions.local()
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """The address of a database in PostgreSQL with the tables of a hub, for one test."""
+    from tests import postgres_server
+
+    with postgres_server.hub_database() as url:
+        yield url
 
 
 @pytest.hookimpl(tryfirst=True)
