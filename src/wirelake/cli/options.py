@@ -66,6 +66,7 @@ __all__ = [
     "size",
     "time_point",
     "typed_value",
+    "warn_of_password",
 ]
 
 
@@ -533,3 +534,14 @@ def output_format(
     if name in _BINARY and output is None and sys.stdout.isatty():
         raise click.UsageError(f"{name} cannot be written to a terminal: add {output_option} FILE")
     return name
+
+
+def warn_of_password(store: str | None) -> None:
+    """Print a notice about a password in `--store`: other users see command lines."""
+    from wirelake.hub.store import is_postgres, shown
+
+    if store is not None and is_postgres(store) and shown(store) != store:
+        print_notice(
+            "other users can see the password in --store; better give it in PGPASSWORD or a"
+            " password file"
+        )

@@ -103,13 +103,15 @@ class StoreSettings(Table, frozen=True, kw_only=True):
     """The database."""
 
     path: str = ""
-    """The database; by default `hub.sqlite3` in the data directory."""
+    """The database: a SQLite file, or the URL of a PostgreSQL database, as in
+    `postgresql://wirelake_hub@db.example.com/wirelake?sslmode=verify-full`. By default
+    `hub.sqlite3` in the data directory. `--store` overrides it."""
     synchronous: Literal["full", "normal"] = "full"
     """`full`: a confirmed publish survives a power failure. `normal`: it survives kill -9; a power
-    failure may lose the last moments."""
+    failure may lose the last moments. Only for SQLite."""
     check_s: Annotated[float, msgspec.Meta(ge=0, le=_MAX_SECONDS)] = 5.0
-    """Maximum duration of the check of the database at the start; 0 for none. A gigabyte takes two
-    to four seconds."""
+    """Maximum duration of the check of a SQLite database at the start; 0 for none. A gigabyte takes
+    two to four seconds."""
     server: Annotated[int, msgspec.Meta(ge=0, le=0xFF)] = 0
     """A number from 0 to 255 that is part of every id; different for hubs that share clients."""
 
@@ -388,6 +390,8 @@ def make_config(data: Mapping[str, Any]) -> Config:
     listeners: dict[str, ListenerSettings] = {}
     protocol_tables: dict[str, Table] = {}
     own: dict[str, Any] = {}
+    if isinstance(data.get("store"), str):  # store = "postgresql://…", for short
+        data = {**data, "store": {"path": data["store"]}}
     for name, values in data.items():
         kind: Any = _OWN_TABLES.get(name) or further.get(name) or _listener_table(name)
         try:

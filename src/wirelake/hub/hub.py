@@ -35,7 +35,7 @@ from .observe.tap import Tap
 from .pubsub.topics import Topics
 from .rpc.hub_calls import HubCalls
 from .rpc.services import Services
-from .store import Store, StoreError, database_path, open_store
+from .store import Store, StoreError, database_path, open_store, shown
 
 __all__ = ["Hub", "Reloadable"]
 
@@ -115,7 +115,7 @@ class Hub:
             await self.topics.load()
         except HubError as error:
             await self.store.abandon()
-            path = database_path(self.config.store.path, self.data)
+            path = shown(database_path(self.config.store.path, self.data))
             raise StoreError(f"{path}: {error}; restore a backup") from error
 
     def _build(self) -> HubContext:

@@ -17,7 +17,7 @@ from wirelake.hub.roles import Role
 
 from ..errors import BAD_USAGE, CommandError
 from ..main import COMMANDS
-from ..options import CONTEXT, Group, duration
+from ..options import CONTEXT, Group, duration, warn_of_password
 from ..output.text import json_line, time_text
 
 __all__ = ["client", "user"]
@@ -34,6 +34,7 @@ Examples:
   wirelake client add phone-2 --expires 90d --data hub-data
   wirelake client rotate phone-1 --overlap 1d --data hub-data
   wirelake client list --data hub-data
+  wirelake client add phone-3 --store postgresql://wirelake_hub@db.example.com/wirelake
 """
 _ROLES = "\n".join(f"  {role.label:<8}  {role.meaning}" for role in Role)
 _USER_HELP = f"""{COMMANDS["user"]}
@@ -107,6 +108,11 @@ _CONFIG = click.option(
     metavar="FILE",
     help="Configuration of the hub, if it sets store.path.",
 )
+_STORE = click.option(
+    "--store",
+    metavar="URL",
+    help="Database of the hub, if it is not in the data directory: a postgresql:// URL or a path.",
+)
 _EXPIRES: Final[dict[_Kind, Callable[[Any], Any]]] = {
     "client": click.option(
         "--expires",
@@ -144,12 +150,19 @@ _OVERLAP = click.option(
 @_EXPIRES["client"]
 @_DATA
 @_CONFIG
-def _add_client(id: str, lifetime_s: float, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
+@_STORE
+def _add_client(
+    id: str,  # noqa: A002 - the name of the argument
+    lifetime_s: float,
+    data: str,
+    config_file: str | None,
+    store: str | None,
+) -> None:
     """Add a client and print its token."""
     from wirelake.hub.store import add_client
 
-    with _new_database(data, config_file) as path:
-        click.echo(add_client(path, id, lifetime_s=lifetime_s))
+    with _new_database(data, config_file, store) as target:
+        click.echo(add_client(target, id, lifetime_s=lifetime_s))
 
 
 @user.command(name="add", context_settings=CONTEXT)
@@ -163,18 +176,20 @@ def _add_client(id: str, lifetime_s: float, data: str, config_file: str | None) 
 @_EXPIRES["user"]
 @_DATA
 @_CONFIG
+@_STORE
 def _add_user(
     id: str,  # noqa: A002 - the name of the argument
     role: str,
     lifetime_s: float,
     data: str,
     config_file: str | None,
+    store: str | None,
 ) -> None:
     """Add a user and print the token."""
     from wirelake.hub.store import add_user
 
-    with _new_database(data, config_file) as path:
-        click.echo(add_user(path, id, role, lifetime_s=lifetime_s))
+    with _new_database(data, config_file, store) as target:
+        click.echo(add_user(target, id, role, lifetime_s=lifetime_s))
 
 
 # -- rotate, remove, list ----------------------------------------------------------------------
@@ -194,38 +209,47 @@ def _add_common_commands(group: click.Group, kind: _Kind) -> None:
     @_EXPIRES[kind]
     @_DATA
     @_CONFIG
+    @_STORE
     def rotate(
         id: str,  # noqa: A002 - the name of the argument
         overlap_s: float,
         lifetime_s: float,
         data: str,
         config_file: str | None,
+        store: str | None,
     ) -> None:
         from wirelake.hub.store import rotate_client, rotate_user
 
         replace = rotate_client if kind == "client" else rotate_user
-        path = _database(data, config_file)
-        click.echo(replace(path, id, overlap_s=overlap_s, lifetime_s=lifetime_s))
+        target = _database(data, config_file, store)
+        click.echo(replace(target, id, overlap_s=overlap_s, lifetime_s=lifetime_s))
 
     @group.command(name="remove", help=_REMOVE[kind], context_settings=CONTEXT)
     @click.argument("id")
     @_DATA
     @_CONFIG
-    def remove(id: str, data: str, config_file: str | None) -> None:  # noqa: A002 - the name of the argument
+    @_STORE
+    def remove(
+        id: str,  # noqa: A002 - the name of the argument
+        data: str,
+        config_file: str | None,
+        store: str | None,
+    ) -> None:
         from wirelake.hub.store import remove_client, remove_user
 
         delete = remove_client if kind == "client" else remove_user
-        delete(_database(data, config_file), id)
+        delete(_database(data, config_file, store), id)
 
     @group.command(name="list", help=_LIST[kind], context_settings=CONTEXT)
     @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
     @_DATA
     @_CONFIG
-    def show(as_json: bool, data: str, config_file: str | None) -> None:
+    @_STORE
+    def show(as_json: bool, data: str, config_file: str | None, store: str | None) -> None:
         from wirelake.hub.store import list_clients, list_users
 
-        path = _database(data, config_file)
-        for each in list_clients(path) if kind == "client" else list_users(path):
+        target = _database(data, config_file, store)
+        for each in list_clients(target) if kind == "client" else list_users(target):
             row = {name: getattr(each, name) for name in _COLUMNS[kind]}
             cells = (each.id, row.get("role"), _expiry(each.expires_ms))
             click.echo(json_line(row) if as_json else "  ".join(filter(None, cells)))
@@ -238,21 +262,25 @@ _add_common_commands(user, "user")
 # -- the database ------------------------------------------------------------------------------
 
 
-def _database(data: str, config_file: str | None, *, new: bool = False) -> Path:
-    """Return the path of the hub's database, which exists unless it may be new."""
+def _database(
+    data: str, config_file: str | None, store: str | None, *, new: bool = False
+) -> str | Path:
+    """Return the hub's database, which exists unless it may be new."""
     from wirelake.hub.config import load_config
     from wirelake.hub.store import database_path
 
-    path = database_path(load_config(config_file).store.path, Path(data))
-    if not new and path.parent.is_dir() and not path.exists():
-        raise CommandError(
-            f"{path}: no such file: not the data directory of a hub; give it with --data", BAD_USAGE
-        )
-    return path
+    warn_of_password(store)
+    setting = load_config(config_file).store.path if store is None else store
+    target = database_path(setting, Path(data))
+    if isinstance(target, str) or new or not target.parent.is_dir() or target.exists():
+        return target
+    raise CommandError(
+        f"{target}: no such file: not the data directory of a hub; give it with --data", BAD_USAGE
+    )
 
 
 @contextmanager
-def _new_database(data: str, config_file: str | None) -> Iterator[Path]:
+def _new_database(data: str, config_file: str | None, store: str | None) -> Iterator[str | Path]:
     """Create the data directory, as an account may be added before the first start of the hub.
 
     A failure leaves nothing behind.
@@ -261,7 +289,10 @@ def _new_database(data: str, config_file: str | None) -> Iterator[Path]:
 
     from wirelake.hub.config import ConfigError
 
-    path = _database(data, config_file, new=True)
+    target = _database(data, config_file, store, new=True)
+    if isinstance(target, str):
+        yield target
+        return
     created = not Path(data).exists()
     try:
         Path(data).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -269,7 +300,7 @@ def _new_database(data: str, config_file: str | None) -> Iterator[Path]:
         text = f"--data: {data}: not a folder; choose another one"
         raise CommandError(text, BAD_USAGE) from error
     try:
-        yield path
+        yield target
     except ConfigError:
         if created:
             shutil.rmtree(data)

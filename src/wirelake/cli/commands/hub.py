@@ -13,8 +13,8 @@ import click
 
 from ..errors import BAD_USAGE, CommandError, unknown_name
 from ..main import COMMANDS
-from ..options import CONTEXT, Group, is_port, name_value_pairs
-from ..output.text import print_notice
+from ..options import CONTEXT, Group, is_port, name_value_pairs, warn_of_password
+from ..output.text import json_line, print_notice
 
 if TYPE_CHECKING:
     from wirelake.hub.config import Config
@@ -37,6 +37,7 @@ Examples:
   wirelake hub --demo --port comet=19620 --port admin=0 --verbose
   wirelake hub init -o hub.toml
   wirelake hub --data hub-data --config hub.toml --record recordings
+  wirelake hub --store postgresql://wirelake_hub@db.example.com/wirelake
 """
 
 
@@ -51,6 +52,11 @@ Examples:
     help="Data directory: clients, inboxes, keys.",
 )
 @click.option("--config", "config_file", metavar="FILE", help="Configuration file (TOML).")
+@click.option(
+    "--store",
+    metavar="URL",
+    help="Database, instead of a file in the data directory: a postgresql:// URL or a path.",
+)
 @click.option("--record", metavar="DIR", help="Folder to record all traffic to, as pcapng.")
 @click.option(
     "--demo", is_flag=True, help="Run the demo services, with demo settings: not for production."
@@ -78,6 +84,7 @@ def command(
     ctx: click.Context,
     data: str,
     config_file: str | None,
+    store: str | None,
     record: str | None,
     demo: bool,
     named: str | None,
@@ -91,10 +98,11 @@ def command(
     from wirelake.hub.config import ConfigError
     from wirelake.hub.run import run_hub
 
+    warn_of_password(store)
     os.umask(0o077)  # data and recordings are private to the user
 
     def read() -> Config:
-        return _config(config_file, record, demo, _ports(ports))
+        return _config(config_file, store, record, demo, _ports(ports))
 
     try:
         config = read()
@@ -141,7 +149,11 @@ def _print_line(line: str) -> None:
 
 
 def _config(
-    config_file: str | None, record: str | None, demo: bool, ports: dict[str, int]
+    config_file: str | None,
+    store: str | None,
+    record: str | None,
+    demo: bool,
+    ports: dict[str, int],
 ) -> Config:
     """Load the configuration and apply the options of the command line."""
     from msgspec.structs import replace
@@ -150,6 +162,8 @@ def _config(
     from wirelake.protocols import registry
 
     config = load_config(config_file)
+    if store is not None:
+        config = replace(config, store=replace(config.store, path=store))
     if record is not None:
         config = replace(config, record=replace(config.record, folder=record))
     if demo:
@@ -258,3 +272,85 @@ def init(output: str | None) -> None:
     except FileExistsError as error:
         raise CommandError(f"{output} already exists", BAD_USAGE) from error
     click.echo(output)
+
+
+# -- the store ---------------------------------------------------------------------------------
+
+_STORE_HELP = """Create, upgrade and fill the tables of a hub in PostgreSQL.
+
+\b
+Examples:
+  wirelake hub store migrate --store postgresql://wirelake_owner@db.example.com/wirelake
+  wirelake hub store copy --data hub-data --store postgresql://wirelake_owner@db.example.com/wirelake
+"""
+
+
+@command.group(name="store", help=_STORE_HELP, cls=Group, context_settings=CONTEXT)
+def store_group() -> None:
+    """Manage the store of a hub."""
+
+
+_URL = click.option(
+    "--store", "url", required=True, metavar="URL", help="Database: a postgresql:// URL."
+)
+
+
+@store_group.command(name="migrate", context_settings=CONTEXT)
+@_URL
+def migrate(url: str) -> None:
+    """Create the tables of a hub, or upgrade those of an older version.
+
+    For databases where the role of the hub may not do that. The role that runs this owns the
+    tables.
+    """
+    from wirelake.hub.config import ConfigError
+    from wirelake.hub.store import migrate_store, shown
+
+    warn_of_password(url)
+    try:
+        before, after = migrate_store(url)
+    except ConfigError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    what = "created" if not before else "upgraded" if before < after else "up to date"
+    click.echo(f"{shown(url)}: {what}, format {after}")
+
+
+@store_group.command(name="copy", context_settings=CONTEXT)
+@click.option(
+    "--data",
+    default="hub-data",
+    show_default=True,
+    metavar="DIR",
+    help="Data directory of the hub to copy.",
+)
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    help="Configuration of the hub, if its SQLite database is elsewhere.",
+)
+@_URL
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per table.")
+def copy(data: str, config_file: str | None, url: str, as_json: bool) -> None:
+    """Copy the SQLite store of a hub to an empty PostgreSQL database.
+
+    The hub must not run. Everything is copied in one transaction, then number and checksum of the
+    rows of each table are compared and printed. If it is interrupted, nothing was copied, and it
+    can be repeated.
+    """
+    from wirelake.hub.config import ConfigError, load_config
+    from wirelake.hub.store import copy_to_postgres, database_path, shown
+
+    warn_of_password(url)
+    try:
+        path = database_path(load_config(config_file).store.path, Path(data))
+        if isinstance(path, str):
+            raise ConfigError(f"{shown(path)}: not a SQLite store")
+        tables = copy_to_postgres(path, url, lambda _: None)
+    except ConfigError as error:
+        raise CommandError(str(error), BAD_USAGE) from error
+    for table in tables:
+        if as_json:
+            click.echo(json_line(table._asdict()))
+        else:
+            click.echo(f"{table.name:<16}{table.rows:>12,} rows  sha256 {table.sha256}")

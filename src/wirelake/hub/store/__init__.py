@@ -7,6 +7,11 @@ Read in this order:
     writer       group commit: the operations of a batch in one transaction, in a thread
     sqlite       `Database` in one SQLite file
     migrations   creating, opening and checking that file, its tables, upgrades of older files
+    postgres     `Database` in PostgreSQL
+    postgres_connection  its connections: sessions, timeouts, errors, arrays
+    postgres_schema      its tables, and upgrades of older ones
+    copy         moving a SQLite store to PostgreSQL
+    addresses    which databases are in PostgreSQL, and how addresses are shown
     failures     failed reads and writes: counted, logged at most once per minute
     opening      which database a setting names, and its connections
     accounts     adding and removing clients and users, also while a hub runs
@@ -39,7 +44,15 @@ from .interface import (
     SubscriptionRow,
     UserRow,
 )
-from .opening import database_path, open_database, open_store
+from .opening import (
+    copy_to_postgres,
+    database_path,
+    is_postgres,
+    migrate_store,
+    open_database,
+    open_store,
+    shown,
+)
 from .store import Store
 
 __all__ = [
@@ -56,13 +69,17 @@ __all__ = [
     "UserRow",
     "add_client",
     "add_user",
+    "copy_to_postgres",
     "database_path",
+    "is_postgres",
     "list_clients",
     "list_users",
+    "migrate_store",
     "open_database",
     "open_store",
     "remove_client",
     "remove_user",
     "rotate_client",
     "rotate_user",
+    "shown",
 ]

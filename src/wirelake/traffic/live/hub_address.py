@@ -155,7 +155,7 @@ def _listener(where: list[str]) -> tuple[str, int]:
 def add_clients(data: Path, names: Iterable[str]) -> dict[str, str]:
     """Add clients to the store of a hub; return their tokens."""
     path = database_path("", data)
-    if not path.exists():
+    if not Path(path).exists():
         raise SimulateError(
             f"{path}: no such store; expected the data directory of the running hub"
         )
