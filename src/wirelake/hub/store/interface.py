@@ -32,6 +32,7 @@ __all__ = [
     "InboxRow",
     "KeyRow",
     "LoadedClient",
+    "LogRow",
     "NewKey",
     "Operation",
     "PruneDeadLetters",
@@ -172,6 +173,10 @@ class Entry(NamedTuple):
     expires_ms: int
     topic: str | None
     content: bytes
+
+
+LogRow: TypeAlias = tuple[int, int, int, int, int, str | None, bytes]
+"""The values of an `Entry`."""
 
 
 class DeadRow(NamedTuple):

@@ -33,15 +33,16 @@ import psycopg
 from ..errors import HubError
 from ..numbers import next_number
 from . import interface
+from .appending import decide, with_due
 from .interface import (
     AccountKind,
-    Appended,
     ClientRow,
     DeadRow,
     Entry,
     InboxRow,
     KeyRow,
     LoadedClient,
+    NewKey,
     Operation,
     Redriven,
     Size,
@@ -740,62 +741,21 @@ class _Transaction:
             else:
                 stored_keys[publisher, row.key] = row
 
-        results: list[Any] = []
-        rows: list[tuple[Any, ...]] = []
-        counts: Counter[int] = Counter()
-        keys: dict[tuple[str, str], KeyRow] = {}
-        for each in operations:
-            if each.key is not None:
-                place = (each.key.publisher, each.key.key)
-                known = keys.get(place) or _unexpired(
-                    each.ts_ms, stored_keys.get(place), unowned_keys.get(each.key.key)
-                )
-                if known is not None:
-                    results.append(known)
-                    continue
-                if not each.key.allowed:
-                    results.append(HubError("too_busy"))
-                    continue
-            if each.topic is not None:
-                target, audience = topics.get(each.topic, (0, 0))
-            else:
-                target, audience = -clients.get(each.client, 0), 1
-                if not target:
-                    results.append(HubError("not_found", f"unknown client {each.client!r:.42}"))
-                    continue
-            if not each.expires_ms:
-                audience = each.audience
-            number = self._next_number(each.ts_ms)
-            stored = audience > 0 and each.expires_ms > 0
-            if stored:
-                rows.append(
-                    (number, target, each.type, each.ts_ms, each.expires_ms, None, each.content)
-                )
-                counts[target] += 1
-            if each.key is not None:
-                publisher, key, digest, expires_ms, _ = each.key
-                keys[publisher, key] = KeyRow(
-                    *(publisher, key, digest, number, each.topic is None, audience, expires_ms)
-                )
-            results.append(Appended(number, target if stored else 0, audience, due=False))
-        self._insert_log(rows)
-        self._insert_keys(list(keys.values()))
-        appended = {topic: count for topic, count in counts.items() if topic > 0}
+        def find_key(key: NewKey, now_ms: int) -> KeyRow | None:
+            return _unexpired(
+                now_ms, stored_keys.get((key.publisher, key.key)), unowned_keys.get(key.key)
+            )
+
+        decided = decide(operations, topics, clients, find_key, self._last_number())
+        self._last = decided.last
+        self._insert_log(decided.rows)
+        self._insert_keys(decided.keys)
+        appended = {topic: count for topic, count in decided.counts.items() if topic > 0}
         if not appended:
-            return lambda: results
+            return lambda: list(decided.results)
         self._run(_COUNT_APPENDED, Numbers(appended), Numbers(appended.values()))
         due_found = self._run(_DUE_TOPICS, Numbers(appended))
-
-        def finish() -> list[Any]:
-            due = {topic for (topic,) in due_found.fetchall()}
-            if not due:
-                return results
-            return [
-                each._replace(due=True) if type(each) is Appended and each.target in due else each
-                for each in results
-            ]
-
-        return finish
+        return lambda: list(with_due(decided.results, {topic for (topic,) in due_found.fetchall()}))
 
     def _insert_log(self, rows: Sequence[Sequence[Any]]) -> None:
         if rows:

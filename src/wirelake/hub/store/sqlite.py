@@ -23,9 +23,9 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 from ..errors import HubError
 from ..numbers import next_number
 from . import interface
+from .appending import decide, with_due
 from .interface import (
     AccountKind,
-    Appended,
     ClientRow,
     DeadRow,
     Entry,
@@ -502,58 +502,13 @@ class SqliteDatabase(_Reads):
                 {each.client for each in operations if each.client is not None},
             )
         )
-        results: list[Any] = []
-        values: list[Any] = []
-        counts: dict[int, int] = {}
-        keys: dict[tuple[str, str], KeyRow] = {}
-        last = self._last
-        # This runs for every stored publish: locals, and one flat list of values to be inserted.
-        for each in operations:
-            key = each.key
-            if key is not None:
-                known = keys.get((key.publisher, key.key)) or self._key(key, each.ts_ms)
-                if known is not None:
-                    results.append(known)
-                    continue
-                if not key.allowed:
-                    results.append(HubError("too_busy"))
-                    continue
-            if each.topic is not None:
-                target, audience = topics.get(each.topic, (0, 0))
-            else:
-                target, audience = -clients.get(each.client or "", 0), 1
-                if not target:
-                    results.append(HubError("not_found", f"unknown client {each.client!r:.42}"))
-                    continue
-            ts_ms, expires_ms = each.ts_ms, each.expires_ms
-            last = number = next_number(last, ts_ms)
-            if not expires_ms:
-                target, audience = 0, each.audience
-            elif not audience:
-                target = 0
-            if target:
-                values += (number, target, each.type, ts_ms, expires_ms, None, each.content)
-                counts[target] = counts.get(target, 0) + 1
-            if key is not None:
-                keys[key.publisher, key.key] = KeyRow(
-                    key.publisher,
-                    key.key,
-                    key.digest,
-                    number,
-                    each.topic is None,
-                    audience,
-                    key.expires_ms,
-                )
-            results.append(Appended(number, target, audience))
-        self._last = last
-        insert_values(self._db, _LOG, values)
-        insert(self._db, _KEYS, list(keys.values()))
+        decided = decide(operations, topics, clients, self._key, self._last)
+        self._last = decided.last
+        insert(self._db, _LOG, decided.rows)
+        insert(self._db, _KEYS, decided.keys)
+        counts = decided.counts
         due = {target for target in counts if target > 0 and self._add(target, counts[target])}
-        if due:
-            for at, result in enumerate(results):
-                if type(result) is Appended and result.target in due:
-                    results[at] = Appended(result.number, result.target, result.audience, due=True)
-        return results
+        return with_due(decided.results, due)
 
     def _add(self, topic: int, count: int) -> bool:
         """Count appended notifications; return whether backlogs have to be counted."""
@@ -835,18 +790,15 @@ def insert(db: sqlite3.Connection, statement: _Statement, rows: Sequence[Sequenc
     loop. 64 statements of one row wait 64 times, one of 64 rows waits once. `executemany` does not
     help: it executes row by row.
     """
-    insert_values(db, statement, [value for row in rows for value in row])
-
-
-def insert_values(db: sqlite3.Connection, statement: _Statement, values: list[Any]) -> None:
-    """Do the same as `insert` with the values of all rows in one list."""
     begin, columns, end = statement
-    at, size = 0, _ROWS * columns
-    while at < len(values):
-        while size > len(values) - at:
-            size = size // columns // 2 * columns
-        db.execute(_statement(begin, columns, end, size // columns), values[at : at + size])
+    at, size = 0, _ROWS
+    while at < len(rows):
+        while size > len(rows) - at:
+            size //= 2
+        some = rows[at : at + size]
         at += size
+        text = _statement(begin, columns, end, size)
+        db.execute(text, [value for row in some for value in row])
 
 
 @lru_cache(maxsize=256)
