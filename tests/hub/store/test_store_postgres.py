@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -25,7 +26,27 @@ from wirelake.hub.errors import HubError
 from wirelake.hub.store import postgres as module
 from wirelake.hub.store import postgres_schema as schema
 from wirelake.hub.store.addresses import shown
-from wirelake.hub.store.interface import AddAccount, Append, Appended, KeyRow, NewKey, StoreError
+from wirelake.hub.store.interface import (
+    AddAccount,
+    AddDeadLetters,
+    Append,
+    Appended,
+    Delete,
+    DeleteAcked,
+    ExpireKeys,
+    InboxRow,
+    KeyRow,
+    NewKey,
+    Redrive,
+    RemoveAccount,
+    RemoveTopics,
+    SaveInboxes,
+    SaveTransient,
+    SetChecks,
+    Source,
+    StoreError,
+    Unsubscribe,
+)
 from wirelake.hub.store.postgres import PostgresDatabase
 from wirelake.hub.store.postgres_connection import Session
 
@@ -105,6 +126,60 @@ def test_a_batch_of_a_thousand_publishes_is_a_handful_of_statements(
     assert len(statements) <= 10, statements
 
 
+def test_no_statement_reads_a_whole_table(postgres: str) -> None:
+    # On a new database, without statistics.
+    box = Box(lambda: PostgresDatabase(postgres))
+    ann, bob = box.client("ann", "@a", "@b"), box.client("bob", "@a")
+    database = box.database
+    for round_ in range(8):  # the plans of prepared statements change after the fifth execution
+        key = NewKey("ann", f"k{round_}", b"d", NOW_MS + round_, True)
+        numbers = box.published(
+            *(publish("@a") for _ in range(100)), publish(to="ann"), publish("@a", key=key)
+        )
+        (temporary,) = box.write(subscribe(0, f"@c{round_}", "@a", id_=f"~{round_}"))
+        box.write(
+            SaveInboxes((InboxRow(ann, 5, b"s", 1), InboxRow(bob, 5, b"s", 1))),
+            AddDeadLetters(((ann, numbers[0], "r", 1), (bob, numbers[0], "r", 1)), (numbers[0],)),
+            SetChecks(((ann, 1, 500),)),
+            Delete(tuple(numbers[1:3])),
+            DeleteAcked(1, numbers[9], 5),
+            ExpireKeys(NOW_MS + round_ - 1, 10),
+            Unsubscribe(temporary.client, (temporary.rows[0].topic,)),
+            RemoveAccount("client", f"~{round_}"),
+            RemoveTopics(10),
+        )
+        places = [each.place for each in database.dead(1, ann)]
+        box.write(Redrive(tuple(places), NOW_MS, NOW_MS))
+        sources = [Source(1, 0), Source(-ann, 0)]
+        database.numbers(sources, 1 << 60, 10)
+        database.count(sources, 1 << 60)
+        database.entries(numbers)
+        database.targets(numbers)
+        database.expired(NOW_MS, 10)
+        database.lagging(1, 1 << 60, 0, 10)
+        database.needed(1, 0, 10)
+        database.due(1, 10)
+        database.checks(ann)
+        database.load_client(ann)
+        database.client("ann")
+        database.clients_with(["ann", "bob"])
+        database.topic("@a")
+        database.topics(0, 10)
+        database.dead(10, None, numbers)
+    box.close()
+    query = (
+        "SELECT relname, seq_scan, idx_scan FROM pg_stat_user_tables WHERE schemaname = 'wirelake'"
+        " AND relname NOT IN ('log_tail', 'store', 'migrations', 'users')"
+    )
+    # A session reports its statistics at its end.
+    until = time.monotonic() + 30
+    scans: dict[str, tuple[int, int]] = {}
+    while not scans.get("log", (0, 0))[1]:
+        assert time.monotonic() < until
+        scans = {name: (whole, by_index) for name, whole, by_index in execute(postgres, query)}
+    assert {name: whole for name, (whole, _) in scans.items() if whole} == {}
+
+
 def test_names_that_no_text_can_be_fail_nothing(pg: Box) -> None:
     odd = NewKey("ann", "\ud800", b"d", NOW_MS + DAY_MS, True)
     stored, to_nobody, again = pg.write(
@@ -151,6 +226,10 @@ def test_sessions_that_the_server_ended_are_replaced(pg: Box, postgres: str) -> 
     assert pg.database.last_number() == first
     other_sessions(postgres, "pg_terminate_backend(pid, 10000)")
     assert pg.published(publish("@a")) == [first + 1]
+    other_sessions(postgres, "pg_terminate_backend(pid, 10000)")
+    # All of this batch is sent together with COMMIT.
+    assert pg.write(SetChecks(((1, 1, 5),)), SaveTransient(9)) == [None, None]
+    assert pg.database.last_transient() == 9
     pg.database.check()
 
 

@@ -187,6 +187,7 @@ _DELETE_ROWS: Final = """
         SELECT number FROM log WHERE target = %s AND number < %s ORDER BY number LIMIT %s))
 """
 _COUNT_DELETED: Final = f"WITH gone AS ({_DELETE_ROWS} RETURNING 1) SELECT count(*) FROM gone"
+_REMOVED_TOPIC: Final = "SELECT number FROM removed_topics ORDER BY number LIMIT 1"
 _EXPIRE_KEYS: Final = """
     WITH oldest AS (
         SELECT publisher, key FROM publisher_keys WHERE expires_ms <= %s
@@ -326,7 +327,17 @@ class PostgresDatabase:
         return error
 
     def _is_broken(self) -> bool:
-        return self._connection is None or self._connection.closed
+        """Return whether the connection is closed, as far as that can be seen without waiting."""
+        if self._connection is None or self._connection.closed:
+            return True
+        try:
+            # Reads what the server sent when it ended the session, and the end behind it. A batch
+            # whose statements are all sent with its COMMIT could not be repeated later.
+            self._connection.pgconn.consume_input()
+        except psycopg.OperationalError:
+            self._drop()
+            return True
+        return self._connection.closed
 
     def _drop(self) -> None:
         if self._connection is not None:
@@ -504,7 +515,7 @@ class PostgresDatabase:
 
     def has_removed_topics(self) -> bool:
         """Return whether there is something to do for `RemoveTopics`."""
-        return bool(self._one("SELECT EXISTS (SELECT 1 FROM removed_topics)")[0])
+        return self._one(_REMOVED_TOPIC) is not None
 
     def numbers(self, sources: Sequence[Source], up_to: int, limit: int) -> list[int]:
         """Return the lowest numbers of these sources, up to a number, ascending."""
@@ -884,7 +895,7 @@ class _Transaction:
         for each in operations:
             left = each.limit
             while left > 0:
-                found = self._run("SELECT number FROM removed_topics LIMIT 1 FOR UPDATE").fetchall()
+                found = self._run(_REMOVED_TOPIC + " FOR UPDATE").fetchall()
                 if not found:
                     break
                 # Every row of the log is below: a number has 52 bits.

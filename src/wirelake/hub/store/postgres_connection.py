@@ -188,6 +188,12 @@ def _set_up(connection: Connection, session: Session) -> None:
         "default_transaction_isolation": "read committed",
         "default_transaction_read_only": "on" if session.read_only else "off",
         "jit": "off",  # compiling takes longer than these statements
+        # Each statement finds few rows by an index. On a table without statistics the planner
+        # would read all of it instead, and a prepared statement would keep that plan while the
+        # table grows: a new hub may store a million rows before the first ANALYZE.
+        "enable_seqscan": "off",
+        "enable_hashjoin": "off",
+        "enable_mergejoin": "off",
     }
     values = list(settings.items())
     connection.execute(
