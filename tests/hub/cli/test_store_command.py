@@ -6,13 +6,14 @@ import builtins
 import json
 import signal
 import sys
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.hub.cli.started_hub import hub_process, wirelake
-from tests.postgres_server import PASSWORD, shared_server
+from tests.postgres_server import PASSWORD, shared_server, started_server
 
 from wirelake.cli.main import main
 from wirelake.hub.config import ConfigError, make_config
@@ -158,6 +159,38 @@ def test_a_hub_with_its_store_in_postgresql(url: str, tmp_path: Path) -> None:
         assert json.loads(state)["store_failures"] == {}
         assert hub.end()[0] == 0
     assert not (tmp_path / "data" / "hub.sqlite3").exists()
+
+
+def test_a_hub_outlives_a_crash_of_its_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    with started_server(safe=True) as server:
+        url = server.url("postgres", password="")
+        assert wirelake("client", "add", "anna", "--store", url).stdout
+        with hub_process(tmp_path, "--store", url) as hub:
+            host, port = hub.address("admin")
+            body = {"client": "anna", "content": "text"}
+            ids = [_publish(host, port, hub.data, body)]
+            server.stop(signal.SIGKILL)
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                _publish(host, port, hub.data, body)
+            assert refused.value.code == 503
+            assert json.loads(refused.value.read())["error"] == "storage_failed"
+            with pytest.raises(urllib.error.HTTPError) as not_ready:
+                _get(host, port, hub.data, "/readyz")
+            assert not_ready.value.code == 503
+            server.start()
+            ids.append(_publish(host, port, hub.data, body))
+            assert _get(host, port, hub.data, "/readyz")
+            page = json.loads(_get(host, port, hub.data, "/v1/inbox/anna"))
+            assert ids == [each["id"] for each in page["notifications"]]
+            code, errors = hub.end()
+            assert code == 0
+            assert PASSWORD not in errors
+            assert "cannot write the store: " in errors
+            assert "Traceback" not in errors
+            assert not [line for line in errors.splitlines() if not line[:4].isdigit()], errors
 
 
 def _request(host: str, port: int, data: Path, path: str, body: Any = None) -> str:
