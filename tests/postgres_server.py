@@ -23,7 +23,15 @@ from typing import Any
 
 import psycopg
 
-__all__ = ["PASSWORD", "Server", "hub_database", "shared_server", "started_server", "stop_shared"]
+__all__ = [
+    "PASSWORD",
+    "Server",
+    "binaries",
+    "hub_database",
+    "shared_server",
+    "started_server",
+    "stop_shared",
+]
 
 PASSWORD = "throw-away-password"
 """Of the superuser; for tests only."""

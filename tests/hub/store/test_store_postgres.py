@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from tests.adversity.proxy import FAIR, Proxy
 from tests.hub.certificates import make_certificate
-from tests.postgres_server import PASSWORD, Server, shared_server, started_server
+from tests.postgres_server import PASSWORD, Server, binaries, shared_server, started_server
 
 from wirelake.hub.errors import HubError
 from wirelake.hub.store import postgres as module
@@ -37,9 +37,12 @@ from wirelake.hub.store.interface import (
     InboxRow,
     KeyRow,
     NewKey,
+    PruneDeadLetters,
     Redrive,
     RemoveAccount,
+    RemoveKeys,
     RemoveTopics,
+    RotateAccount,
     SaveInboxes,
     SaveTransient,
     SetChecks,
@@ -651,48 +654,84 @@ def test_what_cannot_be_connected_to_is_one_clear_line(empty: str) -> None:
 # -- rights ----------------------------------------------------------------------------------------
 
 
-def test_the_roles_of_the_guide_are_enough(empty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def roles(empty: str) -> Iterator[tuple[str, str]]:
+    """The addresses of a database for the roles of the guide: owner and hub."""
     text = (ROOT / "docs/guides/postgresql.md").read_text()
-    roles, tables = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)[:2]
+    first, second = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)[:2]
     server = shared_server()
     named = {"wirelake_owner": f"owner_{empty}", "wirelake_hub": f"hub_{empty}"}
     for role, name in named.items():
-        roles, tables = roles.replace(role, name), tables.replace(role, name)
-    roles = re.sub(r"'\.\.\.'", f"'{PASSWORD}'", roles)
-    # The statement that creates the database cannot be part of a transaction, and ours exists.
-    roles = re.sub(r"CREATE DATABASE.*?;", "", roles, flags=re.DOTALL)
-    server.execute(roles)
+        first, second = first.replace(role, name), second.replace(role, name)
+    first = re.sub(r"'\.\.\.'", f"'{PASSWORD}'", first)
+    # CREATE DATABASE cannot be executed together with others, and ours exists.
+    server.execute(re.sub(r"CREATE DATABASE.*?;", "", first, flags=re.DOTALL))
     server.execute(f"ALTER DATABASE {empty} OWNER TO {named['wirelake_owner']}")
-    execute(server.url(empty), tables.replace("DATABASE wirelake ", f"DATABASE {empty} "))
-    owner = server.url(empty, user=named["wirelake_owner"])
-    hub = server.url(empty, user=named["wirelake_hub"])
+    execute(server.url(empty), second.replace("DATABASE wirelake ", f"DATABASE {empty} "))
+    yield (
+        server.url(empty, user=named["wirelake_owner"]),
+        server.url(empty, user=named["wirelake_hub"]),
+    )
+    server.drop_database(empty)
+    for name in named.values():
+        server.execute(f"DROP ROLE {name}")
+
+
+def test_a_backup_is_restored_with_its_rights(roles: tuple[str, str], tmp_path: Path) -> None:
+    owner, hub = roles
+    PostgresDatabase(owner).close()
+    box = Box(lambda: PostgresDatabase(hub))
+    box.client("ann", "@a")
+    numbers = box.published(publish("@a", b"\0\xff"), publish("@a", "🌊".encode()))
+    guide = (ROOT / "docs/guides/postgresql.md").read_text()
+    for command in ("pg_dump", "pg_restore"):
+        (line,) = re.findall(rf"^{command} .*", guide, re.MULTILINE)
+        line = line.replace("postgresql://wirelake_owner@db.example.com/wirelake", owner)
+        subprocess.run(
+            [binaries() / command, *line.split()[1:]], check=True, cwd=tmp_path, timeout=60
+        )
+        if command == "pg_dump":
+            box.published(publish("@a"))
+            box.close()
+    box = Box(lambda: PostgresDatabase(hub))
+    assert box.stored(1) == numbers
+    assert box.contents(numbers) == [b"\0\xff", "🌊".encode()]
+    assert box.published(publish("@a")) == [numbers[-1] + 1]
+    # Tables of later versions are granted to the hub as well.
+    execute(owner, "CREATE TABLE more (x int)")
+    execute(hub, "SELECT * FROM more")
+    box.close()
+
+
+def test_the_roles_of_the_guide_are_enough(
+    roles: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner, hub = roles
     with pytest.raises(StoreError, match=r"permission denied.*migrate --store URL` as the role"):
         PostgresDatabase(hub)
     PostgresDatabase(owner).close()
     box = Box(lambda: PostgresDatabase(hub, exclusive=True))
     ann = box.client("ann", "@a")
-    from wirelake.hub.store import interface as i
-
     numbers = box.published(publish("@a"), publish("@a"), publish(to="ann"))
     assert len(box.write(
         publish("@a", key=NewKey("ann", "k", b"d", NOW_MS, True)),
         subscribe(0, "@a", "@b", id_="~1"),
-        i.SaveInboxes((i.InboxRow(ann, 1, b"", 1),)),
-        i.Delete(tuple(numbers[1:])),
-        i.DeleteAcked(1, 5, 5),
-        i.AddDeadLetters(((ann, numbers[0], "r", 1),), (numbers[0],)),
-        i.SetChecks(((ann, 1, 5),)),
-        i.RemoveKeys("bob"),
-        i.ExpireKeys(NOW_MS, 10),
-        i.Redrive((1,), NOW_MS, NOW_MS),
-        i.PruneDeadLetters(5, 5),
-        i.AddAccount("user", "u", b"u", 0, 0, "viewer"),
-        i.RotateAccount("user", "u", b"v", 0, 5),
-        i.SaveTransient(5),
-        i.Unsubscribe(ann, (1,)),
-        i.RemoveAccount("client", "~1"),
-        i.RemoveAccount("client", "ann"),
-        i.RemoveTopics(100),
+        SaveInboxes((InboxRow(ann, 1, b"", 1),)),
+        Delete(tuple(numbers[1:])),
+        DeleteAcked(1, 5, 5),
+        AddDeadLetters(((ann, numbers[0], "r", 1),), (numbers[0],)),
+        SetChecks(((ann, 1, 5),)),
+        RemoveKeys("bob"),
+        ExpireKeys(NOW_MS, 10),
+        Redrive((1,), NOW_MS, NOW_MS),
+        PruneDeadLetters(5, 5),
+        AddAccount("user", "u", b"u", 0, 0, "viewer"),
+        RotateAccount("user", "u", b"v", 0, 5),
+        SaveTransient(5),
+        Unsubscribe(ann, (1,)),
+        RemoveAccount("client", "~1"),
+        RemoveAccount("client", "ann"),
+        RemoveTopics(100),
     )) == 18  # fmt: skip
     box.database.check()
     assert box.database.size().database > 0
@@ -712,9 +751,6 @@ def test_the_roles_of_the_guide_are_enough(empty: str, monkeypatch: pytest.Monke
     PostgresDatabase(owner).close()
     execute(hub, "SELECT * FROM more")
     box.close()
-    server.drop_database(empty)
-    for name in named.values():
-        server.execute(f"DROP ROLE {name}")
 
 
 # -- secrets ---------------------------------------------------------------------------------------
