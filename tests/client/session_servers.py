@@ -23,6 +23,7 @@ from wirelake.protocols.esnp.layout import Address, AddressKind, Data, Payload
 from wirelake.protocols.esnp.limits import SessionOptions
 from wirelake.protocols.esnp.message import address
 from wirelake.protocols.esnp.values import data_rows, values_of
+from wirelake.protocols.hub_calls import busy_text
 from wirelake.protocols.magline import session as magline_session
 from wirelake.protocols.magline.handshake import x25519_public
 from wirelake.protocols.magline.limits import ServerOptions as MaglineOptions
@@ -41,11 +42,11 @@ PINNED = x25519_public(STATIC)
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, no accident
-    """What a server says no with: a tny code, a magline number, and words."""
+    """What a server says no with: a tny code, a magline number, words, and a code of a hub."""
 
-    def __init__(self, tny: int, magline: int, text: str):
+    def __init__(self, tny: int, magline: int, text: str, code: str = "failed"):
         super().__init__(text)
-        self.tny, self.magline, self.text = tny, magline, text
+        self.tny, self.magline, self.text, self.code = tny, magline, text, code
 
 
 class Sent(NamedTuple):
@@ -76,6 +77,8 @@ class Stand:
         """Whether to hear nothing and to say nothing."""
         self.drop_auth = False
         """Whether to cut the connection instead of saying that somebody has signed on (magline)."""
+        self.busy = ""
+        """The code of a hub that refuses everything for now, such as too_busy."""
         self.drop_acks = False
         """Whether to cut the connection instead of taking an acknowledgement."""
         self.tickets = magline_session.MemoryStore()
@@ -132,6 +135,8 @@ class Stand:
     def do(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Acts on a call of the hub, or of a service with values."""
         self.heard.append((name, arguments))
+        if self.busy:
+            raise Refusal(500, 11, "later", self.busy)
         match name:
             case "auth":
                 if arguments.get("token") != self.token:
@@ -249,7 +254,7 @@ class EsnpPeer(Peer):
             try:
                 self.session.answer(call, data_rows(self.stand.do(op, values_of(rows))))
             except Refusal as refusal:
-                self.session.answer(call, error=refusal.text)
+                self.session.answer(call, error=busy_text(refusal.code, refusal.text))
 
     def push(self, sent: Sent) -> None:
         values = {"id": sent.id, "topic": sent.topic, "content": sent.content, "ts": 7}
@@ -280,7 +285,7 @@ class TnyPeer(Peer):
         try:
             body = self.numbered(message.protocol, message.body or b"")
         except Refusal as refusal:
-            text = msgspec.json.encode({"code": "x", "text": refusal.text})
+            text = msgspec.json.encode({"code": refusal.code, "text": refusal.text})
             self.session.respond(message, text, code=refusal.tny)
         else:
             if body is not None:
@@ -341,7 +346,9 @@ class CometPeer(Peer):
     def on_event(self, event: Event) -> None:
         if isinstance(event, comet_session.AuthRequested):
             self.stand.heard.append(("auth", {}))
-            if event.token == self.stand.token:
+            if self.stand.busy:
+                self.session.refuse(6)
+            elif event.token == self.stand.token:
                 self.session.accept()
             else:
                 self.session.refuse()
@@ -371,7 +378,8 @@ class CometPeer(Peer):
         try:
             self.stand.do(name, arguments)
         except Refusal as refusal:
-            self.session.send(comet.Error(error_code=4, reason=refusal.text))
+            code = 6 if self.stand.busy else 4
+            self.session.send(comet.Error(error_code=code, reason=refusal.text))
         else:
             self.session.send(comet.Ok())
 

@@ -11,6 +11,7 @@ import pytest
 from wirelake.client import (
     AuthFailed,
     BadCall,
+    Busy,
     CallFailed,
     Client,
     ClientError,
@@ -88,6 +89,52 @@ def test_calls_in_flight_fail_when_the_connection_is_lost(protocol: str) -> None
             assert (await c.call(TARGETS[protocol]["add"], {"a": 2, "b": 2})).data == {"c": 4}
             assert stand.names().count("silence") == 1  # never sent again
             assert c.connects == 2
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("protocol", CALLING)
+def test_an_idempotent_call_is_sent_again(protocol: str) -> None:
+    async def story() -> None:
+        async with standing(protocol) as stand, client_of(stand) as c:
+            target = TARGETS[protocol]
+            call = asyncio.create_task(c.call(target["silence"], idempotent=True, timeout_s=1.0))
+            await until(lambda: "silence" in stand.names())
+            stand.cut()
+            await until(lambda: stand.names().count("silence") == 2)
+            with pytest.raises(Timeout):  # its own timeout, over all attempts
+                await call
+            added = await c.call(target["add"], {"a": 1, "b": 2}, idempotent=True)
+            assert added.data == {"c": 3}
+        async with standing(protocol) as stand, client_of(stand, reconnect=False) as c:
+            call = asyncio.create_task(c.call(target["silence"], idempotent=True))
+            await until(lambda: "silence" in stand.names())
+            stand.cut()
+            with pytest.raises(ConnectionLost):
+                await call
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("code", ["too_busy", "closing", "storage_full"])
+@pytest.mark.parametrize("protocol", EVERY)
+def test_a_busy_server(protocol: str, code: str) -> None:
+    async def story() -> None:
+        async with standing(protocol) as stand:
+            async with client_of(stand) as c:
+                stand.busy = code
+                with pytest.raises(Busy) as subscribed:
+                    await c.subscribe("@news")
+                codes = {"esnp": code, "tny": 500, "magline": 11, "comet": 6}
+                assert subscribed.value.code == codes[protocol]
+                if protocol != "magline":
+                    assert subscribed.value.text == "later"
+                if protocol != "comet":
+                    with pytest.raises(Busy):
+                        await c.call(TARGETS[protocol]["add"], {"a": 1, "b": 2})
+            with pytest.raises(Busy):  # and not AuthFailed, which would end a client
+                async with client_of(stand):
+                    pass
 
     asyncio.run(story())
 

@@ -10,9 +10,8 @@ import pytest
 import wirelake.client
 from wirelake.client import BadCall, CallFailed, ClientError, Result, connect
 from wirelake.client.connection import notification_of, pushed, refusal_text
-from wirelake.client.dial import Backoff
 from wirelake.client.errors import session_error
-from wirelake.client.settings import Where, make_settings, parse_where
+from wirelake.client.settings import Where, make_settings, parse_addresses, parse_where
 from wirelake.protocols.sansio import SessionError
 
 
@@ -30,6 +29,23 @@ def test_urls(url: str, where: Where) -> None:
     assert parse_where(url) == where
 
 
+def test_urls_of_several_servers() -> None:
+    several = parse_addresses("comets://a,b:7,[::1]:8,[::2]/x?y=1,2")
+    assert several == (
+        Where("comet", True, "a", 9620, "x?y=1,2"),
+        Where("comet", True, "b", 7, "x?y=1,2"),
+        Where("comet", True, "::1", 8, "x?y=1,2"),
+        Where("comet", True, "::2", 9620, "x?y=1,2"),
+    )
+    assert parse_addresses("tny://a/1,2") == (Where("tny", False, "a", 9610, "1,2"),)
+    assert len(parse_addresses("tny://a,b,a:9610")) == 2, "each once"
+    assert parse_where("tny://a,b").host == "a"
+    settings = make_settings("tny://a,b")
+    assert settings.addresses == parse_addresses("tny://a,b")
+    assert settings.at(settings.addresses[1]).where.host == "b"
+    assert settings.at(settings.addresses[0]) is settings
+
+
 def test_places_can_be_read() -> None:
     assert parse_where("tny://[::1]:5").place == "[::1]:5"
     assert parse_where("tny://game.example").place == "game.example:9610"
@@ -45,6 +61,11 @@ def test_places_can_be_read() -> None:
         ("tny://h:x", "h:x"),
         ("tny://a:b@h", "credentials in a URL"),
         ("tny://[::1", "tny"),
+        ("tny://a,,b", "tny://a,,b: missing host"),
+        ("tny://a,b,", "tny://a,b,: missing host"),
+        ("tny://a,b:0", "invalid port"),
+        ("tny://a,b:x/1", "tny://a,b:x/1: invalid port"),
+        ("tny://a,x:y@h", "credentials in a URL"),
     ],
 )
 def test_bad_urls(url: str, words: str) -> None:
@@ -55,7 +76,8 @@ def test_bad_urls(url: str, words: str) -> None:
 def test_options_are_checked_by_name() -> None:
     with pytest.raises(BadCall, match="unknown option 'nmae'; expected one of id, token"):
         make_settings("tny://h", nmae=1)
-    for name in ("backoff_s", "timeout_s", "heartbeat_s", "max_waiting", "connect_timeout_s"):
+    numbers = ("backoff_s", "timeout_s", "heartbeat_s", "max_waiting", "connect_timeout_s")
+    for name in (*numbers, "max_calls", "max_queued_calls"):
         with pytest.raises(BadCall, match=name):
             make_settings("tny://h", **{name: 0})
     for key in ("ab", "zz" * 32, b"short"):
@@ -109,22 +131,6 @@ def test_options_that_cannot_work(url: str, options: dict[str, object]) -> None:
     asyncio.run(story())
 
 
-def test_waits_double_up_to_a_limit() -> None:
-    backoff = Backoff(0.1, 30.0)
-    waits = [backoff.next() for _ in range(100)]
-    for number, wait in enumerate(waits):
-        most = min(0.1 * 2.0 ** min(number, 60), 30.0)
-        assert most / 2 <= wait <= most
-    backoff.lasted(0.5)
-    assert backoff.next() >= 15
-    backoff.skip_next()
-    assert backoff.next() == 0
-    assert backoff.next() >= 15
-    backoff.lasted(60.0)
-    assert backoff.next() <= 0.1
-    assert len({round(wait, 6) for wait in waits[20:]}) > 10, "left to chance"
-
-
 def test_results() -> None:
     assert Result(b'{"a": 1}').data == {"a": 1}
     assert Result(b'{"a": 1}').beside == b""
@@ -148,7 +154,8 @@ def test_errors_describe_the_cause() -> None:
     assert str(CallFailed(500, "failed on request")) == "failed on request (500)"
     assert str(CallFailed(205)) == "205"
     busy = session_error(SessionError("too_busy", "1 waits"), closed=False)
-    assert isinstance(busy, wirelake.client.Refused)
+    assert isinstance(busy, wirelake.client.Busy)
+    assert isinstance(busy, CallFailed)
     assert isinstance(session_error(SessionError("bad_state"), closed=True), ConnectionError)
     for name in wirelake.client.__all__:
         assert getattr(wirelake.client, name).__doc__

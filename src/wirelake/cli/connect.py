@@ -191,21 +191,22 @@ def connected(
     )
 
 
-def server_with_calls(url: str, needs: str) -> tuple[Where, Binding]:
-    """Return the server of a URL and its binding; Unsupported if the protocol has no calls.
+def server_with_calls(url: str, needs: str) -> tuple[tuple[Where, ...], Binding]:
+    """Return the servers of a URL and their binding; Unsupported if the protocol has no calls.
 
     Publishing is a call of the hub, too. Checked before anything is dialled: a server that is down
     must not hide the mistake.
     """
     from wirelake.client import Unsupported
-    from wirelake.client.settings import parse_where
+    from wirelake.client.settings import parse_addresses
     from wirelake.protocols import registry
 
-    where = parse_where(url)
-    binding = registry.binding(where.protocol)
+    addresses = parse_addresses(url)
+    protocol = addresses[0].protocol
+    binding = registry.binding(protocol)
     if binding.addressing == "none":
-        raise Unsupported(f"{where.protocol} has no {needs}")
-    return where, binding
+        raise Unsupported(f"{protocol} has no {needs}")
+    return addresses, binding
 
 
 def message_object(client: Client, message: Any) -> dict[str, Any]:
@@ -327,8 +328,6 @@ async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> 
     from wirelake.client.dial import wrong_server
     from wirelake.client.errors import Unreachable, WrongServer
 
-    where = client.settings.where
-
     async def run() -> T:
         async with client:
             return await work(client)
@@ -336,8 +335,8 @@ async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> 
     task = asyncio.ensure_future(run())
     try:
         await asyncio.wait({task}, timeout=_SILENCE_S)
-        if not task.done() and client.silent:
-            wrong = await wrong_server(where)
+        if not task.done() and client.silent and len(client.settings.addresses) == 1:
+            wrong = await wrong_server(client.address)
             if wrong is not None and client.silent and not task.done():
                 raise wrong
         return await task
@@ -345,9 +344,11 @@ async def _contacted(client: Client, work: Callable[[Client], Awaitable[T]]) -> 
         raise
     except WrongServer as error:
         # That a TLS handshake has failed does not tell what the server speaks.
+        where = client.address
         found = await wrong_server(where, guess=True) if where.tls and task.done() else None
         raise found or error from error.__cause__
     except (ConnectionLost, Timeout) as error:
+        where = client.address
         wrong = await wrong_server(where, guess=True) if client.connects <= 1 else None
         if wrong is not None:
             raise wrong from error

@@ -8,11 +8,14 @@
 In reading order:
 
     client       `Client`: calls, topics, notifications; `RpcPool`
+    sync         the same without asyncio, for scripts
     inbox        notifications between the connection and the application
     reconnect    a connection that is replaced when it is lost
-    dial         dialling by the binding of a protocol; backoff
+    addresses    which server is tried next, and when
+    call_queue   requests that wait because too many are pending
+    dial         dialling by the binding of a protocol
     connection   `ClientConnection`: the base class, and what a protocol provides
-    esnp, tny, magline, comet   one protocol each
+    esnp, tny, magline, comet   one protocol each, with its typed client
     settings     options of a client; URLs
     errors       what can go wrong
 
@@ -25,9 +28,11 @@ from .connection import Notification, Published, Push, Result
 from .errors import (
     AuthFailed,
     BadCall,
+    Busy,
     CallFailed,
     ClientError,
     ConnectionLost,
+    NotConnected,
     Refused,
     Timeout,
     Unsupported,
@@ -37,10 +42,12 @@ from .settings import Settings
 __all__ = [
     "AuthFailed",
     "BadCall",
+    "Busy",
     "CallFailed",
     "Client",
     "ClientError",
     "ConnectionLost",
+    "NotConnected",
     "Notification",
     "Published",
     "Push",

@@ -1,6 +1,7 @@
 """A client's comet connection: signing on, key exchange, topics, notifications (seed 004).
 
 Contents are sealed when the server offers a key. comet has neither calls nor publishes.
+`CometClient` is the client with exactly what comet has, for type checkers.
 """
 
 from __future__ import annotations
@@ -36,10 +37,20 @@ from wirelake.protocols.comet.session import ClientSession, KeyExchanged, Notifi
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import WireError, unknown
 
+from .client import InboxClient
 from .connection import ClientConnection, Notification
-from .errors import AuthFailed, BadCall, BadOption, CallFailed, ConnectionLost, OptionText, Refused
+from .errors import (
+    AuthFailed,
+    BadCall,
+    BadOption,
+    Busy,
+    CallFailed,
+    ConnectionLost,
+    OptionText,
+    Refused,
+)
 
-__all__ = ["CometConnection"]
+__all__ = ["CometClient", "CometConnection"]
 
 _KEY: Final = "key"
 _SECRET_BYTES: Final[dict[Suite, int]] = {"x25519": 32, "rsa-oaep": 32, "hipush": 8}
@@ -78,6 +89,8 @@ class CometConnection(ClientConnection):
             if self.reason.startswith("bad_key"):
                 raise Refused("bad_key", self._no_key()) from error
             raise
+        except Busy:
+            raise
         except CallFailed as error:
             wrong = error.code in _WRONG_CREDENTIALS
             raise (AuthFailed if wrong else Refused)(error.code, error.text) from error
@@ -115,6 +128,11 @@ class CometConnection(ClientConnection):
             if self.reason.startswith("bad_key"):
                 raise Refused("bad_key", "the server's key does not match") from error
             raise
+
+    @property
+    def request_limit(self) -> int:
+        """How many commands may be pending, without one for the session's own heartbeat."""
+        return max(self.session.options.max_pending - 1, 1)
 
     @property
     def awaiting_reply(self) -> bool:
@@ -194,7 +212,7 @@ class CometConnection(ClientConnection):
             case Notified(notification=message, content=content):
                 self.owner.notified(_notification(message, content))
             case Replied(command=command, reply=Error() as error):
-                self.fail(id(command), CallFailed(error.error_code, error.reason))
+                self.fail(id(command), self.call_failed(error.error_code, error.reason))
             case Replied(command=command, reply=reply):
                 self.answer(id(command), reply)
             case KeyExchanged():
@@ -220,3 +238,12 @@ def _number(names: type[IntEnum], given: str | int) -> int:
     if not 0 <= given <= 0xFF:
         raise ValueError(f"{given} is not a number from 0 to 255")
     return int(given)
+
+
+# -- the typed client ----------------------------------------------------------------------------
+
+
+class CometClient(InboxClient):
+    """A client of comet: `connect("comet://host", CometClient)`."""
+
+    protocol: ClassVar[str | None] = CometConnection.protocol

@@ -19,12 +19,14 @@ binding. A subclass provides:
 and, as far as the protocol has them:
 
     start_call        send a call, return `wait_for(key)`; `CALL_OPTIONS` names its options
+    request_limit     how many requests the session accepts at a time, if it is limited
     hub_call          call the hub itself (`wirelake.protocols.hub_calls`); subscribe, unsubscribe,
                       publish and ack use it. `NumberedConnection` has it for services by number
     announce, stream, fetch, topics, report, begin, close_session
 
 To send, a subclass calls `begin_send()`, which returns the session; a SessionError of it is raised
-again as `refused(error)`. What the base class does:
+again as `refused(error)`. A refusal of the server fails a call with `call_failed(code, text)`. What
+the base class does:
 
 - Everything sent in one turn of the loop leaves in one write.
 - The session's timers run; its replies go to the futures that wait for them.
@@ -43,9 +45,11 @@ from typing import Any, ClassVar, Final, Protocol, cast
 
 import msgspec
 
+from wirelake.protocols import registry
 from wirelake.protocols.hub_calls import (
     ACK,
     AUTH,
+    BUSY_CODES,
     CALLS,
     PUBLISH,
     SUBSCRIBE,
@@ -60,9 +64,11 @@ from .errors import (
     AuthFailed,
     BadCall,
     BadOption,
+    Busy,
     CallFailed,
     ClientError,
     ConnectionLost,
+    NotConnected,
     Timeout,
     Unsupported,
     WrongServer,
@@ -84,6 +90,7 @@ __all__ = [
     "notification_of",
     "number_of",
     "pushed",
+    "refusal_code",
     "refusal_text",
 ]
 
@@ -105,6 +112,9 @@ class Owner(Protocol):
 
     def pushed(self, push: Push) -> None:
         """Receive a message that is neither a reply nor a notification of a hub."""
+
+    def replied(self) -> None:
+        """Learn that a request is no longer pending."""
 
 
 class ClientConnection(asyncio.Protocol, ABC):
@@ -173,13 +183,18 @@ class ClientConnection(asyncio.Protocol, ABC):
     async def ping(self) -> float:
         """Send a heartbeat; return the time until its reply, in seconds."""
 
+    @property
+    def request_limit(self) -> int | None:
+        """How many requests the session accepts at a time; None: any number."""
+        return None
+
     def begin(self) -> None:
         """Send what comes first, when the transport is connected."""
 
     @classmethod
-    def url_target(cls, where: Where) -> str:
-        """Return the target of a call that was given as one URL, server included."""
-        return where.target
+    def url_target(cls, addresses: Sequence[Where]) -> str:
+        """Return the target of a call that was given as one URL, servers included."""
+        return addresses[0].target
 
     @classmethod
     def target_timeout_s(cls, target: str) -> float | None:  # noqa: ARG003
@@ -328,7 +343,7 @@ class ClientConnection(asyncio.Protocol, ABC):
     def begin_send(self) -> Any:
         """Return the session, with its clock set; what it sends leaves in this turn of the loop."""
         if not self.open:
-            raise ConnectionLost(f"the connection is closed: {self.reason or 'lost'}")
+            raise NotConnected(f"the connection is closed: {self.reason or 'lost'}")
         # The session's clock is that of the last event. Without this, the timeout of a request
         # would start when something was last received.
         self.session.on_timer(self.loop.time())
@@ -354,19 +369,31 @@ class ClientConnection(asyncio.Protocol, ABC):
     def answer(self, key: Any, value: Any) -> None:
         """Complete the future of a key, if there is one."""
         future = self._waiting.pop(key, None)
-        if future is not None and not future.done():
-            future.set_result(value)
+        if future is not None:
+            if not future.done():
+                future.set_result(value)
+            self.owner.replied()
 
     def fail(self, key: Any, error: ClientError) -> None:
         """Fail the future of a key, if there is one."""
         future = self._waiting.pop(key, None)
-        if future is not None and not future.done():
-            future.set_exception(error)
+        if future is not None:
+            if not future.done():
+                future.set_exception(error)
+            self.owner.replied()
 
     def fail_waiting(self, error: ClientError) -> None:
         """Fail all futures."""
         for key in tuple(self._waiting):
             self.fail(key, error)
+
+    def call_failed(self, code: int | str, text: str = "", hub_code: str = "") -> CallFailed:
+        """Return the error for a refusal of the server; Busy if it means that.
+
+        `hub_code` is the code of `wirelake.hub.errors`, where a reply has it beside its own code.
+        """
+        busy_number = not hub_code and registry.binding(self.protocol).is_busy(code)
+        return (Busy if busy_number or hub_code in BUSY_CODES else CallFailed)(code, text)
 
     def refused(self, error: SessionError) -> ClientError:
         """Return the client's error for an error of the session."""
@@ -573,6 +600,16 @@ def refusal_text(body: bytes) -> str:
     if isinstance(data, dict) and isinstance(data.get("text"), str):
         return str(data["text"])
     return body.decode("utf-8", "replace")
+
+
+def refusal_code(body: bytes) -> str:
+    """Return `code` of the hub's JSON of a refusal; of other servers, nothing."""
+    try:
+        data = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        return ""
+    code = data.get("code") if isinstance(data, dict) else None
+    return code if isinstance(code, str) else ""
 
 
 def pushed(body: bytes) -> Notification | None:

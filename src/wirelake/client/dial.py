@@ -1,4 +1,4 @@
-"""Dialling a server by the binding of its protocol, and the backoff between attempts.
+"""Dialling a server by the binding of its protocol.
 
 `identify` finds out what a server speaks when a first contact fails or stays silent. It opens a few
 short connections, so it is for people at a terminal: a client that reconnects does not use it.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import socket
 import ssl
 from collections.abc import Awaitable, Iterable
@@ -30,46 +29,13 @@ from .errors import (
 )
 from .settings import Settings, Where
 
-__all__ = ["Backoff", "Identified", "connection_class", "dial", "identify", "wrong_server"]
-
-_STEADY_S: Final = 5.0
-"""A connection that lasted this long resets the backoff. Two clients with the same id replace each
-other's connection; each waits longer every time, instead of reconnecting in a loop."""
-
-
-class Backoff:
-    """Delays that double up to a limit; up to half of each is random."""
-
-    def __init__(self, first_s: float, most_s: float):
-        self._first = first_s
-        self._most = most_s
-        self._attempt = 0
-        self._skip = False
-
-    def next(self) -> float:
-        """Return the next delay, in seconds."""
-        if self._skip:
-            self._skip = False
-            return 0.0
-        # Jitter: after an outage thousands of clients must not reconnect in the same moment.
-        wait = min(self._first * 2.0 ** min(self._attempt, 60), self._most)
-        self._attempt += 1
-        return wait * random.uniform(0.5, 1.0)
-
-    def lasted(self, seconds: float) -> None:
-        """Note how long a connection lasted."""
-        if seconds >= _STEADY_S:
-            self._attempt = 0
-
-    def skip_next(self) -> None:
-        """Make the next delay 0."""
-        self._skip = True
+__all__ = ["Identified", "connection_class", "dial", "identify", "wrong_server"]
 
 
 async def dial(
     settings: Settings, owner: Owner, previous: ClientConnection | None
 ) -> ClientConnection:
-    """Connect to the server without signing on; ClientError when it cannot be reached."""
+    """Connect to `settings.where` without signing on; ClientError when it cannot be reached."""
     where = settings.where
     connection = connection_class(where.protocol)(settings, owner, previous)
     loop = asyncio.get_running_loop()
@@ -324,3 +290,6 @@ class _NoOwner:
 
     def pushed(self, push: Push) -> None:
         """Ignore another message of the server."""
+
+    def replied(self) -> None:
+        """Ignore the end of a request."""

@@ -5,12 +5,15 @@ ClientError
 │   ├── BadOption      an option of `connect`, with a message that others can name it in
 │   └── Unsupported    the protocol does not support it
 ├── CallFailed         the server replied that the call failed: `code` and `text`
+│   └── Busy           a limit is reached, here or at the server; nothing was carried out
 ├── Refused            the server refuses, or a limit is reached: `code` and `text`
 │   └── AuthFailed     the id or the token is wrong; there is no retry
 ├── Timeout            no reply in time; the call may have been carried out
 └── ConnectionLost     the connection is closed; a pending call may have been carried
-    │                  out, and is never sent again
+    │                  out, and is sent again only if it is idempotent
+    ├── NotConnected   no connection in time; nothing was sent
     ├── Unreachable    no connection can be made: nothing listens at the address
+    │   └── AllFailed  none of several addresses can be connected to: `failures`
     └── WrongServer    the server uses another protocol, or TLS where the URL has none
 
 Messages that name an option are functions of its name (`OptionText`): the command line has other
@@ -19,24 +22,28 @@ names for the options, and `named` returns the message with those.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from wirelake.protocols.sansio import SessionError
 
 __all__ = [
+    "AllFailed",
     "AuthFailed",
     "BadCall",
     "BadOption",
+    "Busy",
     "CallFailed",
     "ClientError",
     "ConnectionLost",
+    "NotConnected",
     "OptionText",
     "Refused",
     "Timeout",
     "Unreachable",
     "Unsupported",
     "WrongServer",
+    "failures_text",
     "foreign_reply",
     "session_error",
 ]
@@ -106,6 +113,14 @@ class CallFailed(_Answered):
     """
 
 
+class Busy(CallFailed):
+    """A limit is reached, at the server or of this client; nothing was carried out.
+
+    A hub also replies so while it shuts down or its disk is full. The same call can be made later.
+    `code` is that of the server's reply, or `too_busy` if nothing was sent.
+    """
+
+
 class Refused(_Answered):
     """The server refuses the connection, or a limit is reached."""
 
@@ -122,8 +137,38 @@ class ConnectionLost(ClientError, ConnectionError):  # noqa: N818
     """The connection is closed or cannot be made."""
 
 
+class NotConnected(ConnectionLost):
+    """There was no connection within the timeout; nothing was sent."""
+
+
 class Unreachable(ConnectionLost):
     """No connection can be made."""
+
+
+class AllFailed(Unreachable):
+    """None of several addresses can be connected to."""
+
+    def __init__(self, failures: Iterable[tuple[str, ClientError]]):
+        self.failures = tuple(failures)
+        """Each address, as `host:port`, and its error."""
+        super().__init__(self.named({}))
+
+    def named(self, names: Mapping[str, str], prefix: str = "") -> str:
+        """Return the message with other names of options; those without one get the prefix."""
+        return "no server can be connected to: " + failures_text(self.failures, names, prefix)
+
+
+def failures_text(
+    failures: Iterable[tuple[str, ClientError]],
+    names: Mapping[str, str] | None = None,
+    prefix: str = "",
+) -> str:
+    """Return each address with its error; `names` and `prefix` are those of `ClientError.named`."""
+    shown = []
+    for place, error in failures:
+        text = error.named(names or {}, prefix)
+        shown.append(text if text.startswith(place) else f"{place}: {text}")
+    return " | ".join(shown)  # the errors have semicolons of their own
 
 
 class WrongServer(ConnectionLost):
@@ -152,5 +197,5 @@ def session_error(error: SessionError, *, closed: bool) -> ClientError:
     if closed:
         return ConnectionLost("the connection is closed")
     if error.code == "too_busy":
-        return Refused(error.code, error.detail)
+        return Busy(error.code, error.detail)
     return BadCall(str(error))

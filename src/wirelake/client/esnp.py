@@ -1,4 +1,7 @@
-"""A client's ESNP connection: calls, infos, events, sequences, traces (seeds 000 and 001)."""
+"""A client's ESNP connection: calls, infos, events, sequences, traces (seeds 000 and 001).
+
+`EsnpClient` is the client with exactly what ESNP has, for type checkers.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import contextlib
 import functools
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, TypeAlias, TypedDict, Unpack, cast
 
 from wirelake.protocols.esnp.address import Address as Parsed
 from wirelake.protocols.esnp.address import address_to_pairs, parse_url
@@ -36,18 +39,22 @@ from wirelake.protocols.esnp.session import (
     Traced,
 )
 from wirelake.protocols.esnp.values import BASIC, data_rows, values_of, var_of
-from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY
+from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY, busy_reason
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import WireError, invalid
 from wirelake.wire.views.json import from_json
 
+from .client import CallClient
 from .connection import ClientConnection, Push, Result, notification_of
-from .errors import NO_CODE, AuthFailed, BadCall, BadOption, ClientError, Timeout
+from .errors import NO_CODE, AuthFailed, BadCall, BadOption, Busy, ClientError, Timeout
 from .errors import CallFailed as Failure
 from .settings import Where
 
 __all__ = [
+    "EsnpArguments",
+    "EsnpClient",
     "EsnpConnection",
+    "EsnpFields",
     "address_rows",
     "body_rows",
     "read_body",
@@ -186,8 +193,15 @@ class EsnpConnection(ClientConnection):
         credentials = {"id": self.settings.id, "token": self.settings.token}
         try:
             await self.hub_call(AUTH.name, credentials, self.settings.sign_on_timeout_s)
+        except Busy:
+            raise
         except Failure as error:
             raise AuthFailed("auth", error.text) from error
+
+    @property
+    def request_limit(self) -> int:
+        """How many calls the session accepts at a time."""
+        return self.session.options.max_calls
 
     @property
     def awaiting_reply(self) -> bool:
@@ -246,9 +260,14 @@ class EsnpConnection(ClientConnection):
         return self.wait_for(number)
 
     @classmethod
-    def url_target(cls, where: Where) -> str:
-        """Return the URL of the address: a HOST that is named is also sent (section 8)."""
-        return f"esnp://{where.place}/{where.target}"
+    def url_target(cls, addresses: Sequence[Where]) -> str:
+        """Return the URL of the address: a HOST that is named is also sent (section 8).
+
+        Of several servers none is meant more than the others, so no HOST is sent.
+        """
+        where = addresses[0]
+        host = where.place if len(addresses) == 1 else "_"
+        return f"esnp://{host}/{where.target}"
 
     @classmethod
     def target_timeout_s(cls, target: str) -> float | None:
@@ -321,7 +340,7 @@ class EsnpConnection(ClientConnection):
             return
         if event.error is not None:
             del self._open[number]
-            self.fail(number, Failure(NO_CODE, event.error))
+            self.fail(number, _failure(event.error))
             return
         if call.each is None:
             call.messages.append(event.message)
@@ -356,6 +375,12 @@ class EsnpConnection(ClientConnection):
         return Failure(code, "the answer is too large")
 
 
+def _failure(text: str) -> Failure:
+    """Return the error for the text of an ERROR row."""
+    busy = busy_reason(text)
+    return Failure(NO_CODE, text) if busy is None else Busy(*busy)
+
+
 def _version(given: Any) -> Version:
     """Return the VERSION row of four numbers, given as a tuple or as text such as 1.0.0.0."""
     try:
@@ -373,3 +398,74 @@ def _result(messages: Iterable[Message], last: Message, call: _Open) -> Result:
     body, data = read_body(messages)
     parts = max(1, len(call.messages))
     return Result(body, data, message=last, traces=tuple(call.traces), parts=parts)
+
+
+# -- the typed client ----------------------------------------------------------------------------
+
+EsnpArguments: TypeAlias = (
+    Mapping[str, Any] | bytes | tuple[Mapping[str, Any], bytes] | list[Any] | None
+)
+"""Arguments of a call: values by name, bytes, or a pair of both; a list is a request in parts."""
+
+
+class EsnpFields(TypedDict, total=False):
+    """Fields of a call beside its target and arguments; see `EsnpConnection.start_call`."""
+
+    headers: Mapping[str, Any]
+    session_info: Mapping[str, Any]
+    xdata: Mapping[int, Any] | Sequence[tuple[int, Any]]
+    source: str
+    flags: Sequence[int]
+    rows: Sequence[Any]
+
+
+class EsnpClient(CallClient):
+    """A client of ESNP: `connect("esnp://host", EsnpClient)`."""
+
+    protocol: ClassVar[str | None] = EsnpConnection.protocol
+
+    async def call(
+        self,
+        target: str,
+        arguments: EsnpArguments = None,
+        *,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        trace: bool = False,
+        **fields: Unpack[EsnpFields],
+    ) -> Result:
+        """Call `service/op` and return its result; see `Client.call`."""
+        options = cast(dict[str, Any], fields)
+        if trace:
+            options["trace"] = True
+        return await self._call(target, arguments, timeout_s, idempotent, options)
+
+    async def info(
+        self,
+        target: str,
+        arguments: EsnpArguments = None,
+        *,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        **fields: Unpack[EsnpFields],
+    ) -> Result:
+        """Call `service/op` as an INFO."""
+        given = {"info": True, **fields}
+        return await self._call(target, arguments, timeout_s, idempotent, given)
+
+    async def announce(
+        self, target: str, arguments: EsnpArguments = None, **fields: Unpack[EsnpFields]
+    ) -> None:
+        """Send an event, which has no reply."""
+        await self._announce(target, arguments, cast(dict[str, Any], fields))
+
+    def stream(
+        self,
+        target: str,
+        arguments: EsnpArguments = None,
+        *,
+        timeout_s: float | None = None,
+        **fields: Unpack[EsnpFields],
+    ) -> AsyncIterator[Result]:
+        """Call a service that replies in parts, and yield each part."""
+        return self._stream(target, arguments, timeout_s, cast(dict[str, Any], fields))

@@ -1,4 +1,7 @@
-"""A client's magline connection: key agreement, heartbeat, requests, resumption (seed 003)."""
+"""A client's magline connection: key agreement, heartbeat, requests, resumption (seed 003).
+
+`MaglineClient` is the client with exactly what magline has, for type checkers.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,13 @@ from wirelake.protocols.magline.session import (
 from wirelake.protocols.sansio import Event, SessionError
 from wirelake.wire.errors import EncodeError
 
+from .client import CallClient
 from .connection import ClientConnection, NumberedConnection, Push, Result, pushed
 from .errors import BadCall, BadOption, ConnectionLost, OptionText, Timeout
 from .errors import CallFailed as Failure
 from .errors import Refused as HandshakeRefused
 
-__all__ = ["MaglineConnection"]
+__all__ = ["MaglineClient", "MaglineConnection"]
 
 _HANDSHAKE = "handshake"
 
@@ -122,6 +126,11 @@ class MaglineConnection(NumberedConnection):
         self.signed_on = True
 
     @property
+    def request_limit(self) -> int:
+        """How many requests the session accepts at a time."""
+        return self.session.options.max_requests
+
+    @property
     def awaiting_reply(self) -> bool:
         """Whether a reply or a PON of the server is pending."""
         return bool(self.session.in_flight) or self.session.timers.at("pon") is not None
@@ -155,7 +164,7 @@ class MaglineConnection(NumberedConnection):
             case Replied(seq=seq, data=data):
                 self.answer(seq, Result(data))
             case RequestFailed(seq=seq, error_number=number):
-                self.fail(seq, Failure(number, _error_name(number)))
+                self.fail(seq, self.call_failed(number, _error_name(number)))
             case RequestLost(seq=seq, code=code):
                 late = Timeout("no reply in time")
                 self.fail(seq, late if code == "timeout" else self.no_reply())
@@ -188,3 +197,23 @@ def _error_name(number: int) -> str:
         return ErrorNumber(number).name.lower().replace("_", " ")
     except ValueError:
         return ""
+
+
+# -- the typed client ----------------------------------------------------------------------------
+
+
+class MaglineClient(CallClient):
+    """A client of magline: `connect("magline://host", MaglineClient)`."""
+
+    protocol: ClassVar[str | None] = MaglineConnection.protocol
+
+    async def call(
+        self,
+        target: int | str,
+        arguments: Any = None,
+        *,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+    ) -> Result:
+        """Call a service by its number and return its result; see `Client.call`."""
+        return await self._call(target, arguments, timeout_s, idempotent, {})

@@ -1,7 +1,8 @@
 """The connection of a client: dialled, signed on, prepared, and replaced when it is lost.
 
-`Client` (`client.py`) adds the calls. Requests wait for a connection until their deadline; which of
-them are sent again on the next connection is decided there.
+`Client` (`client.py`) adds the calls. Requests wait for a connection, and for a place if too many
+are pending, until their deadline; which of them are sent again on the next connection is decided
+there.
 """
 
 from __future__ import annotations
@@ -14,10 +15,22 @@ from typing import Any, Self, TypeVar
 
 from wirelake.wire.errors import invalid
 
+from .addresses import Addresses
+from .call_queue import CallQueue
 from .connection import ClientConnection, Notification, Push
-from .dial import Backoff, dial
-from .errors import AuthFailed, BadCall, ClientError, ConnectionLost, Timeout
-from .settings import Settings
+from .dial import dial
+from .errors import (
+    AllFailed,
+    AuthFailed,
+    BadCall,
+    Busy,
+    ClientError,
+    ConnectionLost,
+    NotConnected,
+    Timeout,
+    failures_text,
+)
+from .settings import Settings, Where
 
 __all__ = ["ReconnectingClient"]
 
@@ -32,6 +45,9 @@ class ReconnectingClient(ABC):
         self.settings = settings
         self.connects = 0
         """The number of connections made so far."""
+        self._addresses = Addresses(settings)
+        self._queue = CallQueue(self._room, settings.max_queued_calls)
+        self._most = settings.max_calls
         self._connection: ClientConnection | None = None
         self._last: ClientConnection | None = None
         self._finished: ClientError | None = None
@@ -86,9 +102,15 @@ class ReconnectingClient(ABC):
         return self._last is None or not self._last.first_bytes
 
     @property
+    def address(self) -> Where:
+        """The server that the client is connected to, or was the last time."""
+        return self._addresses.current
+
+    @property
     def busy(self) -> int:
-        """The number of pending calls."""
-        return self._connection.busy if self._connection is not None else 0
+        """The number of pending calls, those that wait to be sent included."""
+        connection = self._connection
+        return len(self._queue) + (connection.busy if connection is not None else 0)
 
     @property
     def resumed(self) -> bool:
@@ -96,11 +118,27 @@ class ReconnectingClient(ABC):
         return bool(getattr(self._connection, "resumed", False))
 
     async def open(self) -> None:
-        """Connect and sign on, without a retry; ClientError when that fails."""
+        """Connect and sign on, with one attempt at each address; ClientError when all fail."""
         if self._supervisor is not None:
             raise BadCall("the client is already open")
-        connection = await self._connect()
+        connection = await self._connect_first()
         self._supervisor = asyncio.create_task(self._keep(connection))
+
+    async def _connect_first(self) -> ClientConnection:
+        addresses = self._addresses
+        addresses.start_round()
+        for _ in range(len(addresses)):
+            where, _ = addresses.next()
+            try:
+                return await self._connect(where)
+            except (AuthFailed, BadCall):  # it would be the same everywhere
+                raise
+            except ClientError as error:
+                addresses.failed(error)
+        failures = addresses.failures
+        if len(failures) == 1:
+            raise next(iter(failures.values()))
+        raise AllFailed(failures.items())
 
     async def close(self) -> None:
         """Close the connection; pending calls fail."""
@@ -114,11 +152,11 @@ class ReconnectingClient(ABC):
         if self._last is not None:
             await self._last.close()
 
-    async def _connect(self) -> ClientConnection:
+    async def _connect(self, where: Where) -> ClientConnection:
         """Make one attempt, until the connection is ready for use."""
         # The last connection is kept also if its sign-on fails: the next one resumes its session,
         # or continues its message ids.
-        connection = await dial(self.settings, self, self._last)
+        connection = await dial(self.settings.at(where), self, self._last)
         self._last = connection
         try:
             async with asyncio.timeout(self.settings.sign_on_timeout_s):
@@ -126,21 +164,24 @@ class ReconnectingClient(ABC):
                 await self.prepare(connection)
         except TimeoutError as error:
             connection.abort()
-            raise ConnectionLost(f"{self.settings.where.place}: sign-on timed out") from error
+            raise ConnectionLost(f"{where.place}: sign-on timed out") from error
         except BaseException:
             connection.abort()
             raise
         if not connection.open:
             raise connection.end_error()
         self.connects += 1
+        self._addresses.connected()
+        limit = connection.request_limit
+        self._most = min(self.settings.max_calls, limit or self.settings.max_calls)
         self._connection = connection
         self.on_ready(connection)
         self._changed.set()
+        self._queue.wake()
         return connection
 
     async def _keep(self, connection: ClientConnection) -> None:
         """Replace the connection whenever it is lost."""
-        backoff = Backoff(self.settings.backoff_s, self.settings.max_backoff_s)
         while True:
             began = connection.loop.time()
             lost = await asyncio.shield(connection.lost)
@@ -149,31 +190,35 @@ class ReconnectingClient(ABC):
             if not self.settings.reconnect:
                 self._finish(lost)
                 return
-            backoff.lasted(connection.loop.time() - began)
-            found = await self._connect_until(backoff)
+            self._addresses.lost(connection.loop.time() - began)
+            found = await self._connect_again()
             if found is None:
                 return
             connection = found
 
-    async def _connect_until(self, backoff: Backoff) -> ClientConnection | None:
+    async def _connect_again(self) -> ClientConnection | None:
+        addresses = self._addresses
         while True:
             resumes = self._last is not None and _resumes(self._last)
-            await asyncio.sleep(backoff.next())
+            where, delay_s = addresses.next()
+            await asyncio.sleep(delay_s)
             try:
-                return await self._connect()
+                return await self._connect(where)
             except (AuthFailed, BadCall) as error:  # it would fail again with every attempt
                 self._finish(error)
                 return None
             except ClientError as error:
-                _log.info("%s: %s", self.settings.where.place, error)
+                _log.info("%s: %s", where.place, error)
+                addresses.failed(error)
                 if resumes and self._last is not None and not _resumes(self._last):
-                    backoff.skip_next()  # the server has dropped the session: connect without it
+                    addresses.repeat()  # the server does not know the session: connect without it
 
     def _finish(self, error: ClientError, *, report: bool = True) -> None:
         self._finished = self._finished or error
         self._connection = None
         self.on_finished(error if report else None)
         self._changed.set()
+        self._queue.fail(self._finished)
 
     async def _ready(self, deadline: float) -> ClientConnection:
         """Return the connection, or the next one if it is made before the deadline."""
@@ -195,8 +240,48 @@ class ReconnectingClient(ABC):
                     else:
                         await self._changed.wait()
             except TimeoutError:
-                place = self.settings.where.place
-                raise ConnectionLost(f"{place}: not connected") from None
+                raise self._not_connected() from None
+
+    def _not_connected(self) -> NotConnected:
+        failures = self._addresses.failures
+        why = f": {failures_text(failures.items())}" if failures else ""
+        return NotConnected(f"{self._addresses.places}: not connected{why}")
+
+    # -- requests ----------------------------------------------------------------------------
+
+    def _room(self) -> int:
+        """Return how many more requests can be sent on the connection."""
+        connection = self._connection
+        if connection is None or not connection.open:
+            return 0
+        return self._most - connection.busy
+
+    def replied(self) -> None:
+        """Send what waits, now that a request is no longer pending."""
+        if self._queue:
+            self._queue.wake()
+
+    async def _turn(self, deadline: float) -> ClientConnection:
+        """Return the connection when it can take another request.
+
+        The caller sends it before it awaits anything else.
+        """
+        while True:
+            connection = await self._ready(deadline)
+            if self._queue.admits:
+                return connection
+            try:
+                await self._queue.wait(deadline)
+            except TimeoutError:
+                raise self._never_sent() from None
+            if self._connection is not None and self._connection.open:
+                return self._connection
+
+    def _never_sent(self) -> ClientError:
+        if not self.connected:
+            return self._not_connected()
+        text = f"{self._most} requests are without a reply; nothing was sent"
+        return Busy("too_busy", text)
 
     def _limit(self, timeout_s: float | None) -> float:
         if timeout_s is None:
@@ -209,15 +294,20 @@ class ReconnectingClient(ABC):
         self, timeout_s: float | None, request: Callable[[ClientConnection, float], Awaitable[T]]
     ) -> T:
         """Make one attempt."""
-        limit = self._limit(timeout_s)
-        deadline = asyncio.get_running_loop().time() + limit
-        return await _within(deadline, request(await self._ready(deadline), limit))
+        deadline = asyncio.get_running_loop().time() + self._limit(timeout_s)
+        connection = await self._turn(deadline)
+        left = max(deadline - connection.loop.time(), 0.001)
+        return await _within(deadline, request(connection, left))
 
-    async def _retry(self, request: Callable[[ClientConnection, float], Awaitable[T]]) -> T:
+    async def _retry(
+        self,
+        request: Callable[[ClientConnection, float], Awaitable[T]],
+        timeout_s: float | None = None,
+    ) -> T:
         """Repeat an idempotent request until there is a reply."""
-        deadline = asyncio.get_running_loop().time() + self.settings.timeout_s
+        deadline = asyncio.get_running_loop().time() + self._limit(timeout_s)
         while True:
-            connection = await self._ready(deadline)
+            connection = await self._turn(deadline)
             left = max(deadline - connection.loop.time(), 0.001)
             try:
                 return await _within(deadline, request(connection, left))

@@ -1,12 +1,13 @@
-"""Settings of a client, each default with its reason, and the URL of a server:
-`protocol://host:port/target`, with an s after the protocol for TLS."""
+"""Settings of a client, each default with its reason, and the URL of its servers:
+`protocol://host:port,host:port/target`, with an s after the protocol for TLS."""
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from wirelake.protocols import registry
@@ -19,15 +20,18 @@ __all__ = [
     "Settings",
     "Where",
     "make_settings",
+    "parse_addresses",
     "parse_where",
 ]
 
 _KEY_BYTES: Final = 32
 _BOUND: Final = ("pinned", "psk", "anonymous", "allow_plaintext", "dialect")
 """Options that only some protocols have; their bindings list them."""
+_NO_OPTIONS: Final = frozenset({"where", "addresses", "extra"})
+"""Fields that are not options of `connect`: the URL has them, or the binding."""
 _POSITIVE: Final = (
     *("backoff_s", "max_backoff_s", "connect_timeout_s", "sign_on_timeout_s"),
-    *("timeout_s", "max_waiting", "heartbeat_s"),
+    *("timeout_s", "max_waiting", "max_calls", "max_queued_calls", "heartbeat_s"),
 )
 
 
@@ -36,7 +40,9 @@ class Settings:
     """How a client connects, and what it does when the connection is lost."""
 
     where: Where
-    """The server."""
+    """The server; of several, the first."""
+    addresses: tuple[Where, ...] = ()
+    """All servers of the URL."""
     id: str | None = None
     """The client id; None does not sign on, for hubs with `auth = "none"`."""
     token: str = field(default="", repr=False)
@@ -45,13 +51,16 @@ class Settings:
     """How to verify the server; by default with the system's authorities, when the URL has TLS."""
     reconnect: bool = True
     """Whether to connect again when the connection is lost."""
+    shuffle: bool = True
+    """Whether to try several addresses in random order, so that clients spread over the servers;
+    otherwise in the order of the URL."""
     backoff_s: float = 0.1
-    """The first delay before reconnecting. It doubles, and up to half of it is random, so that
-    thousands of clients do not reconnect at once."""
+    """The first delay before reconnecting, after each address was tried once. It doubles, and up to
+    half of it is random, so that thousands of clients do not reconnect at once."""
     max_backoff_s: float = 30.0
     """The longest delay: after an outage all clients are back within this time."""
     connect_timeout_s: float = 10.0
-    """For the TCP connection, TLS included."""
+    """For the TCP connection, TLS included; for each address."""
     sign_on_timeout_s: float = 15.0
     """For handshake and sign-on; a hub delays addresses with failures by up to four seconds."""
     timeout_s: float = 10.0
@@ -72,8 +81,16 @@ class Settings:
     """Options that the protocol's binding names and that are not fields here."""
     max_waiting: int = 1_000
     """Queued notifications beyond which the socket is not read."""
+    max_calls: int = 256
+    """Requests without a reply on one connection, as many as a hub accepts (`limits.calls`); more
+    wait in order. Protocols with a lower limit of their own keep to that."""
+    max_queued_calls: int = 10_000
+    """Requests that wait because of `max_calls`; more fail with `Busy`. A program that is this far
+    behind cannot catch up within its timeouts, and each takes some 3 KB."""
 
     def __post_init__(self) -> None:
+        if not self.addresses:
+            object.__setattr__(self, "addresses", (self.where,))
         for name in ("pinned", "psk"):
             value = _key(name, getattr(self, name))
             object.__setattr__(self, name, value)
@@ -87,6 +104,10 @@ class Settings:
             )
         if self.where.tls and self.tls is None:
             object.__setattr__(self, "tls", ssl.create_default_context())
+
+    def at(self, where: Where) -> Self:
+        """Return the settings of a connection to one of the addresses."""
+        return self if where == self.where else replace(self, where=where)
 
     def _check_protocol(self) -> None:
         """Raise BadCall for options that the protocol does not have."""
@@ -109,15 +130,16 @@ class Settings:
 
 def make_settings(url: str, **options: Any) -> Settings:
     """Return the settings of a URL and options; BadCall for an unknown option."""
-    where = parse_where(url)
-    own = [each.name for each in fields(Settings) if each.name not in ("where", "extra")]
+    addresses = parse_addresses(url)
+    where = addresses[0]
+    own = [each.name for each in fields(Settings) if each.name not in _NO_OPTIONS]
     extra = {name: value for name, value in options.items() if name not in own}
     accepted = registry.binding(where.protocol).client_options
     surplus = sorted(set(extra) - accepted)
     if surplus:
         raise BadCall(unknown("option", surplus[0], [*own, *sorted(accepted - set(own))]))
     given = {name: value for name, value in options.items() if name in own}
-    return Settings(where=where, extra=extra, **given)
+    return Settings(where=where, addresses=addresses, extra=extra, **given)
 
 
 def _not_positive(option: str, value: object) -> BadOption:
@@ -162,10 +184,34 @@ class Where(NamedTuple):
         return f"{host}:{self.port}"
 
 
+_SERVERS: Final = re.compile(r"([^:/?#]*://)([^/?#]*)(.*)", re.DOTALL)
+"""Scheme, servers, and the rest of a URL."""
+
+
+def parse_addresses(url: str) -> tuple[Where, ...]:
+    """Parse a URL with one or more servers, as in `esnp://a:9600,b,[::1]:9601/test/add`; BadCall
+    for an invalid one.
+
+    A server without a port has the protocol's own. The target is that of all servers.
+    """
+    # Python's parser knows no lists: it gets a URL of each server.
+    found = _SERVERS.fullmatch(url)
+    if found is None or "," not in found[2]:
+        return (_parse_one(url, url),)
+    scheme, servers, rest = found.groups()
+    several = tuple(_parse_one(f"{scheme}{each}{rest}", url) for each in servers.split(","))
+    return tuple(dict.fromkeys(several))
+
+
 def parse_where(url: str) -> Where:
-    """Parse a URL; BadCall for an invalid one."""
+    """Parse a URL; of several servers, return the first. BadCall for an invalid URL."""
+    return parse_addresses(url)[0]
+
+
+def _parse_one(one: str, url: str) -> Where:
+    """Parse the URL of one server; errors show the whole URL."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(one)
         port = parts.port
     except ValueError as error:
         raise BadCall(f"{url}: invalid port or address; expected PROTOCOL://HOST:PORT") from error

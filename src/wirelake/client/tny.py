@@ -1,4 +1,7 @@
-"""A client's tny connection: requests, responses, pushes, ticks (seed 002)."""
+"""A client's tny connection: requests, responses, pushes, ticks (seed 002).
+
+`TnyClient` is the client with exactly what tny has, for type checkers.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Mapping
-from typing import Any, ClassVar, Final, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, TypedDict, Unpack, cast
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
 from wirelake.protocols.sansio import Event, SessionError
@@ -32,6 +35,7 @@ from wirelake.wire.declare import build
 from wirelake.wire.errors import EncodeError, unknown
 from wirelake.wire.views.json import from_json
 
+from .client import CallClient
 from .connection import (
     ClientConnection,
     NumberedConnection,
@@ -40,12 +44,12 @@ from .connection import (
     body_of,
     number_of,
     pushed,
+    refusal_code,
     refusal_text,
 )
 from .errors import AuthFailed, BadCall, ClientError, Timeout
-from .errors import CallFailed as Failure
 
-__all__ = ["TnyConnection"]
+__all__ = ["TnyClient", "TnyConnection", "TnyFields"]
 
 _PING_S = 60.0
 """A third of the 180 s after which the original closes an idle connection."""
@@ -96,6 +100,11 @@ class TnyConnection(NumberedConnection):
     async def sign_on(self) -> None:
         """Call protocol 10, if the settings have an id."""
         await self.sign_on_with_token()
+
+    @property
+    def request_limit(self) -> int:
+        """How many requests the session accepts at a time."""
+        return self.session.options.max_in_flight
 
     @property
     def awaiting_reply(self) -> bool:
@@ -177,7 +186,7 @@ class TnyConnection(NumberedConnection):
             self.answer(request.id, Result(body, message=response))
         else:
             text = refusal_text(body) or _meaning(response.code)
-            self.fail(request.id, Failure(response.code, text))
+            self.fail(request.id, self.call_failed(response.code, text, refusal_code(body)))
 
     def _no_answer(self, code: str) -> ClientError:
         if code == "timeout":
@@ -216,3 +225,39 @@ def _transform(options: dict[str, Any]) -> TransformConfig:
         return TransformConfig(**given)
     except EncodeError as error:
         raise BadCall(f"tny: {error}") from error
+
+
+# -- the typed client ----------------------------------------------------------------------------
+
+
+class TnyFields(TypedDict, total=False):
+    """Fields of a request beside its number and body; see `TnyConnection.send_request`."""
+
+    line: int
+    forward_header: bytes | str
+    headers: Sequence[Any]
+
+
+class TnyClient(CallClient):
+    """A client of tny: `connect("tny://host", TnyClient)`."""
+
+    protocol: ClassVar[str | None] = TnyConnection.protocol
+
+    async def call(
+        self,
+        target: int | str,
+        arguments: Any = None,
+        *,
+        timeout_s: float | None = None,
+        idempotent: bool = False,
+        **fields: Unpack[TnyFields],
+    ) -> Result:
+        """Call a service by its number and return its result; see `Client.call`."""
+        options = cast(dict[str, Any], fields)
+        return await self._call(target, arguments, timeout_s, idempotent, options)
+
+    async def announce(
+        self, target: int | str, arguments: Any = None, **fields: Unpack[TnyFields]
+    ) -> None:
+        """Send a push, which has no response."""
+        await self._announce(target, arguments, cast(dict[str, Any], fields))

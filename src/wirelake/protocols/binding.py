@@ -32,6 +32,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias
 
 import msgspec
 
+from .hub_calls import BUSY_CODES
+
 __all__ = [
     "TLS_EXAMPLE",
     "Addressing",
@@ -149,6 +151,11 @@ class Binding:
         # A code that a newer hub adds is sent as `internal` by protocols that do not list it yet.
         number = self.errors.get(code)
         return self.errors["internal"] if number is None else number
+
+    def is_busy(self, number: int | str) -> bool:
+        """Return whether a number on the wire means busy, and nothing else (`BUSY_CODES`)."""
+        others = {each for code, each in self.errors.items() if code not in BUSY_CODES}
+        return number in {*self.errors.values()} - others
 
 
 def is_loopback(host: str | tuple[str, ...]) -> bool:

@@ -35,6 +35,7 @@ __all__ = [
     "ADMIN_PORT",
     "ANONYMOUS",
     "AUTH",
+    "BUSY_CODES",
     "BY_NUMBER",
     "CALLS",
     "DEMO_OPERATIONS",
@@ -61,6 +62,8 @@ __all__ = [
     "SubscribeArguments",
     "TopicArguments",
     "TopicsResult",
+    "busy_reason",
+    "busy_text",
     "content_fields",
     "content_of",
     "hub_arguments",
@@ -77,6 +80,9 @@ DEMO_SERVICE: Final = "test"
 """The service of a demo hub (`wirelake hub --demo`)."""
 DEMO_OPERATIONS: Final = ("echo", "add", "sleep", "fail")
 """The operations of that service, in the order of their numbers (`Binding.demo_number`)."""
+BUSY_CODES: Final = frozenset({"too_busy", "closing", "storage_full"})
+"""Error codes of a hub (`wirelake.hub.errors`) for which nothing was carried out, and the same
+request may succeed later or at another hub. Protocols with one number for busy send it for all."""
 NOTIFY: Final = "notify"
 """The operation of a pushed notification, for protocols with names."""
 NOTIFY_NUMBER: Final = 20
@@ -325,3 +331,17 @@ def content_of(fields: dict[str, Any]) -> bytes:
         return base64.b64decode(fields["content_base64"], validate=True)
     content = fields.get("content", b"")
     return content.encode() if isinstance(content, str) else bytes(content)
+
+
+# Where the error of a protocol is a text without a code, a busy server names the code in front.
+
+
+def busy_text(code: str, text: str) -> str:
+    """Return the text of an error; that of a busy server begins with its code."""
+    return f"{code}: {text}" if code in BUSY_CODES else text
+
+
+def busy_reason(text: str) -> tuple[str, str] | None:
+    """Return code and text if `busy_text` made this text of a busy server."""
+    code, separator, rest = text.partition(": ")
+    return (code, rest) if separator and code in BUSY_CODES else None

@@ -29,6 +29,7 @@ __all__ = ["call", "ping"]
 _CALL_HELP = f"""{COMMANDS["call"]}
 
 URL names the server and the target: service and operation, or a number, as the protocol requires.
+Several servers are separated by commas: one that can be connected to is used.
 With a saved context (wirelake context), the target is enough. Each NAME=VALUE is an argument; VALUE
 is JSON, or else text. An s after the protocol selects TLS.
 
@@ -40,6 +41,7 @@ Examples:
   wirelake call esnp://127.0.0.1:9600/test/echo --body picture.png
   wirelake call 'esnp://127.0.0.1:9600/test/add?g=blue&to=500' a=1 b=2 --field 'flags=[128]'
   wirelake call esnp://127.0.0.1:9600/test/echo a=1 --event
+  wirelake call esnp://hub-1,hub-2:9700,hub-3/test/add a=1 b=2
 """
 
 
@@ -150,7 +152,8 @@ def _target(url: str, options: dict[str, Any], needs: dict[str, str]) -> str:
     from wirelake.client.dial import connection_class
     from wirelake.wire.errors import invalid
 
-    where, binding = server_with_calls(url, "calls")
+    addresses, binding = server_with_calls(url, "calls")
+    where = addresses[0]
     example = _EXAMPLES[binding.addressing]
     if not where.target:
         raise click.UsageError(f"{url}: missing target, as in {url.rstrip('/')}/{example}")
@@ -165,7 +168,7 @@ def _target(url: str, options: dict[str, Any], needs: dict[str, str]) -> str:
         if not getattr(connection, has):
             raise Unsupported(f"{where.protocol} has no {option}")
     connection.check_options(options)
-    return connection.url_target(where)
+    return connection.url_target(addresses)
 
 
 async def _call(
@@ -242,12 +245,12 @@ def ping(url: str | None, count: int, interval_s: float, as_json: bool, **connec
 
     async def work(client: Client) -> None:
         nonlocal sent
-        place = client.settings.where.place
         for number in range(1, count + 1):
             if number > 1:
                 await asyncio.sleep(interval_s)
             sent = number
             round_trips_s.append(await client.ping())
+            place = client.address.place
             _show_ping(place, number, round_trips_s[-1] * 1000, as_json)
 
     try:

@@ -257,7 +257,7 @@ def _announce(client: Client, topics: tuple[str, ...]) -> None:
     """Say on standard error that notifications are awaited; nothing may arrive for hours."""
     what = f"subscribed to {', '.join(topics)}" if topics else "waiting for notifications"
     who = f" as {client.settings.id}" if client.settings.id is not None else ""
-    print_notice(f"{what} at {client.settings.where.place}{who}; press Ctrl-C to stop")
+    print_notice(f"{what} at {client.address.place}{who}; press Ctrl-C to stop")
 
 
 def _has_inbox(url: str) -> bool:

@@ -48,7 +48,7 @@ from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
 from wirelake.protocols.esnp.message import kind
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.values import data_rows, values_of
-from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH
+from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH, busy_text
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import EncodeError
 
@@ -295,7 +295,7 @@ class EsnpConnection(Connection):
         except (SessionError, EncodeError, HubError) as error:
             outcome = _encoding_error(f"{head.service}/{head.op}", error)
         self.count_call(outcome)
-        return outcome.text
+        return busy_text(outcome.code, outcome.text)
 
     def _answer_later(self, head: HeadTemplate, number: bytes, outcome: Result | HubError) -> None:
         """Send a deferred reply."""
@@ -401,7 +401,7 @@ class EsnpConnection(Connection):
             except HubError as error:
                 outcome = error
         if isinstance(outcome, HubError):
-            self.session.answer(request, error=outcome.text)
+            self.session.answer(request, error=busy_text(outcome.code, outcome.text))
         self.count_call(outcome)
         if not self._handling_event:  # otherwise the base class reacts after all events
             self.react()

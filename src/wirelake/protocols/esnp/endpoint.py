@@ -24,6 +24,7 @@ import msgspec
 
 from wirelake.wire.errors import DecodeError, EncodeError, NeedMore
 
+from ..hub_calls import busy_text
 from ..sansio import CLOSED, Event, Role, Session, SessionError, Side, Table
 from .application import ROW_TYPES
 from .layout import (
@@ -391,7 +392,7 @@ class Endpoint(Session):
         """Report a failure that keeps the connection; send an error reply, never to an event."""
         self._fail(code, offset=offset, detail=text, fatal=False)
         if summary.asks:
-            self._write(self._bytes_of(reply_to(message, error=text)))
+            self._write(self._bytes_of(reply_to(message, error=busy_text(code, text))))
 
     def _warn(self, code: str, text: str) -> None:
         """Report something that was dropped to the application, not to the peer."""
