@@ -117,7 +117,7 @@ def test_too_many_at_a_time_are_refused() -> None:
                 peer.ask("test/sleep", flags=(REQUEST, ASYNC), ms=200)
             texts = [error_of(await peer.message()) for _ in range(6)]
             assert texts.count(None) == 4
-            assert texts[:2] == ["4 requests are pending"] * 2
+            assert texts[:2] == ["too_busy: 4 requests are pending"] * 2
 
     run(test())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, ClassVar
 
-from wirelake.client import AuthFailed, CallFailed, Notification, Result, Unsupported
+from wirelake.client import AuthFailed, Busy, CallFailed, Notification, Result, Unsupported
 from wirelake.client.connection import ClientConnection, body_of, json_arguments
 from wirelake.protocols.hub_calls import HUB_SERVICE
 from wirelake.protocols.sansio import Event, Role, SessionError
@@ -38,6 +38,8 @@ class ParcelConnection(ClientConnection):
         try:
             hello = Hello(courier=settings.id, token=settings.token)
             await self._send(hello, settings.sign_on_timeout_s)
+        except Busy:
+            raise
         except CallFailed as error:
             raise AuthFailed(error.code, error.text) from error
 
@@ -75,7 +77,7 @@ class ParcelConnection(ClientConnection):
             case Answer(to=to, status=Status.OK, body=body):
                 self.answer(to, Result(body))
             case Answer(to=to, status=status, body=body):
-                self.fail(to, CallFailed(status, body.decode("utf-8", "replace")))
+                self.fail(to, self.call_failed(status, body.decode("utf-8", "replace")))
             case Welcome(to=to) | Pong(to=to):
                 self.answer(to, Result())
             case Notice() as notice:
