@@ -64,17 +64,16 @@ def test_the_first_server_that_can_be_connected_to(protocol: str) -> None:
 @pytest.mark.parametrize("protocol", EVERY)
 def test_a_lost_server_is_left_at_once(protocol: str) -> None:
     async def story() -> None:
-        async with stands(protocol) as (one, other):
-            # A delay would last longer than the test may.
-            async with client_of(one, other, backoff_s=60.0, max_backoff_s=60.0) as c:
-                await c.subscribe("@news")
-                assert (len(one.peers), len(other.peers)) == (1, 0)
-                one.cut()
-                await until(lambda: len(other.peers) == 1 and c.connected)
-                assert c.address.port == other.port
-                assert "subscribe" in other.names()
-                other.notify(b"from the other one")
-                assert [each.content for each in await take(c, 1)] == [b"from the other one"]
+        long = {"backoff_s": 60.0, "max_backoff_s": 60.0}  # longer than the test may last
+        async with stands(protocol) as (one, other), client_of(one, other, **long) as c:
+            await c.subscribe("@news")
+            assert (len(one.peers), len(other.peers)) == (1, 0)
+            one.cut()
+            await until(lambda: len(other.peers) == 1 and c.connected)
+            assert c.address.port == other.port
+            assert "subscribe" in other.names()
+            other.notify(b"from the other one")
+            assert [each.content for each in await take(c, 1)] == [b"from the other one"]
 
     asyncio.run(story())
 
