@@ -38,8 +38,9 @@ _ERRORS: Final = """\
 
 The error codes of a hub, and what each protocol sends for them. The codes are stable; they are
 counted by `wirelake_calls_total` and shown by `/varz`. ESNP answers with an ERROR row whose text is
-the message; comet with its error code; tny with a result code; magline with an error number; HTTP
-with a status and the JSON `{"error": code, "message": text}`. Protocol errors are
+the message, with the code in front for `too_busy`, `closing` and `storage_full`; comet with its
+error code; tny with a result code; magline with an error number; HTTP with a status and the JSON
+`{"error": code, "message": text}`. Protocol errors are
 [on another page](errors.md).
 
 """

@@ -45,6 +45,32 @@ PUBLIC: Final = (
         ),
     ),
     Public(
+        "wirelake.client.sync",
+        "The client [without asyncio](../guides/clients.md#without-asyncio). Its `connect` takes"
+        " the same arguments and returns a `SyncClient`.",
+        ("SyncClient",),
+        attributes=False,
+    ),
+    Public(
+        "wirelake.client.esnp",
+        "The client of ESNP [for type checkers](../guides/clients.md#types).",
+        ("EsnpClient",),
+        ("call", "info", "announce", "stream"),
+        attributes=False,
+    ),
+    Public(
+        "wirelake.client.tny", "The same for tny.", ("TnyClient",), ("call", "announce"),
+        attributes=False,
+    ),
+    Public(
+        "wirelake.client.magline", "The same for magline.", ("MaglineClient",), ("call",),
+        attributes=False,
+    ),
+    Public(
+        "wirelake.client.comet", "The same for comet.", ("CometClient",), ("fetch", "topics"),
+        attributes=False,
+    ),
+    Public(
         "wirelake.hub.rpc.services",
         "Functions that clients can call ([Write a service](../guides/services.md)).",
         ("Services", "Call", "Reply", "ServiceError", "ServiceDefinitionError"),
