@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from wirelake.client import BadCall, Busy, Client, ConnectionLost, NotConnected
+from wirelake.client import BadCall, Busy, Client, ConnectionLost, NotConnected, Timeout
 from wirelake.client.call_queue import CallQueue
 
 from .session_servers import Stand, standing, until
@@ -194,6 +194,23 @@ def test_a_queue_has_a_limit_and_an_end(protocol: str) -> None:
             for ping in pings:
                 with pytest.raises(ConnectionLost):
                     await ping
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("protocol", CALLING)
+def test_a_request_that_is_not_sent_leaves_its_place(protocol: str) -> None:
+    async def story() -> None:
+        async with standing(protocol) as stand, client_of(stand, max_calls=1) as c:
+            (slow,) = silent(c, protocol, 1, timeout_s=0.2)
+            await until(lambda: silences(stand) == 1)
+            bad = asyncio.create_task(c.call(TARGETS[protocol]["add"], object()))
+            good = asyncio.create_task(c.call(TARGETS[protocol]["add"], {"a": 1, "b": 1}))
+            with pytest.raises(Timeout):
+                await slow
+            with pytest.raises(BadCall):
+                await bad
+            assert (await good).data == {"c": 2}
 
     asyncio.run(story())
 

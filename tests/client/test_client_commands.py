@@ -226,6 +226,46 @@ def test_call(run: Run, hub: Hub, protocol: str, target: str, more: list[str]) -
     assert json.loads(found.out) == {"data": {"c": 3.5}}
 
 
+@pytest.mark.parametrize(
+    ("protocol", "target"), [("esnp", "test/add"), ("tny", "1002"), ("magline", "0x1002")]
+)
+def test_several_servers(run: Run, hub: Hub, protocol: str, target: str) -> None:
+    place = hub.places[protocol]
+    url = f"{protocol}://127.0.0.1:1,{place}"
+    key = ["--key", str(hub.data / "magline.pub")] if protocol == "magline" else []
+    assert run("call", f"{url}/{target}", "a=1", "b=2", *hub.alice, *key) == (0, "c = 3\n", "")
+    found = run("ping", url, "--count", "1", *key)
+    assert found.out.startswith(f"{place}: 1 in ")
+    published = run("publish", url, "--client", "alice", "rain", *hub.alice, *key)
+    assert published.out.endswith("for client alice\n")
+    found = run("subscribe", url, "@unused", "--count", "1", "--json", *hub.alice, *key)
+    assert json.loads(found.out)["content"] == "rain"
+    assert f"subscribed to @unused at {place} as alice" in found.err
+
+
+def test_several_servers_that_are_down(run: Run) -> None:
+    found = run("call", "esnp://127.0.0.1:1,127.0.0.1:2/test/add", "a=1")
+    assert (found.code, found.out) == (1, "")
+    assert found.err.count("\n") == 1
+    for place in ("127.0.0.1:1", "127.0.0.1:2"):
+        assert f"{place}: connection refused: no server listens at this address" in found.err
+    found = run("call", "esnp://127.0.0.1:1,/test/add", "a=1")
+    assert (found.code, found.out) == (2, "")
+    assert "esnp://127.0.0.1:1,/test/add: missing host" in found.err
+
+
+def test_a_context_with_several_servers(
+    run: Run, hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    url = f"esnp://127.0.0.1:1,{hub.places['esnp']}"
+    token = tmp_path / "token"
+    token.write_text(hub.token)
+    found = run("context", "add", "edge", "--url", url, "--id", "alice", "--token-file", str(token))
+    assert found.code == 0
+    assert run("call", "test/add", "a=1", "b=2") == (0, "c = 3\n", "")
+
+
 def test_call_with_the_token_in_the_environment(
     run: Run, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

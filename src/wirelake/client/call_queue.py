@@ -45,7 +45,8 @@ class CallQueue:
         """
         if len(self._waiting) >= self._most:
             raise Busy("too_busy", f"{self._most} requests wait already; nothing was sent")
-        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        place: asyncio.Future[None] = loop.create_future()
         self._waiting.append(place)
         try:
             async with asyncio.timeout_at(deadline):
@@ -60,6 +61,7 @@ class CallQueue:
                 self.wake()
             raise
         self._granted -= 1
+        loop.call_soon(self.wake)  # for the case that the caller sends nothing after all
 
     def wake(self) -> None:
         """Grant free places; called whenever there may be one."""

@@ -393,7 +393,7 @@ class Client(CallClient, InboxClient):
 
 
 class RpcPool:
-    """Calls over several connections to one server.
+    """Calls over several connections to the servers of a URL.
 
     Each call uses the connection with the fewest pending calls. A lost connection is replaced while
     the others go on.
