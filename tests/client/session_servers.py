@@ -78,7 +78,9 @@ class Stand:
         self.drop_auth = False
         """Whether to cut the connection instead of saying that somebody has signed on (magline)."""
         self.busy = ""
-        """The code of a hub that refuses everything for now, such as too_busy."""
+        """The code of a hub that refuses for now, such as too_busy,"""
+        self.busy_calls: set[str] = set()
+        """these calls; an empty set is all of them."""
         self.drop_acks = False
         """Whether to cut the connection instead of taking an acknowledgement."""
         self.tickets = magline_session.MemoryStore()
@@ -132,10 +134,14 @@ class Stand:
             peer.push_own(number, body)
             peer.react()
 
+    def refuses(self, name: str) -> bool:
+        """Whether a call is refused for now."""
+        return bool(self.busy) and (not self.busy_calls or name in self.busy_calls)
+
     def do(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
         """Acts on a call of the hub, or of a service with values."""
         self.heard.append((name, arguments))
-        if self.busy:
+        if self.refuses(name):
             raise Refusal(500, 11, "later", self.busy)
         match name:
             case "auth":
@@ -346,7 +352,7 @@ class CometPeer(Peer):
     def on_event(self, event: Event) -> None:
         if isinstance(event, comet_session.AuthRequested):
             self.stand.heard.append(("auth", {}))
-            if self.stand.busy:
+            if self.stand.refuses("auth"):
                 self.session.refuse(6)
             elif event.token == self.stand.token:
                 self.session.accept()
@@ -378,7 +384,7 @@ class CometPeer(Peer):
         try:
             self.stand.do(name, arguments)
         except Refusal as refusal:
-            code = 6 if self.stand.busy else 4
+            code = 6 if self.stand.refuses(name) else 4
             self.session.send(comet.Error(error_code=code, reason=refusal.text))
         else:
             self.session.send(comet.Ok())

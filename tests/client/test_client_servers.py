@@ -85,14 +85,47 @@ def test_a_busy_server_is_left_for_another(protocol: str) -> None:
             one.busy = "too_busy"
             async with client_of(one, other) as c:
                 assert c.address.port == other.port
-            one.busy = ""
             async with client_of(other, one) as c:
-                await c.subscribe("@news")
-                one.busy = "closing"  # signs nobody on, or subscribes to nothing
                 other.cut()
                 await until(lambda: c.connects == 2)
                 assert c.address.port == other.port
-                assert other.names().count("subscribe") == 2, "nothing would arrive without it"
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("protocol", EVERY)
+def test_a_server_too_busy_to_subscribe_at_is_left_for_another(protocol: str) -> None:
+    async def story() -> None:
+        async with stands(protocol, 3) as (one, busy, other), client_of(one, busy, other) as c:
+            await c.subscribe("@news")
+            busy.busy, busy.busy_calls = "too_busy", {"subscribe"}
+            one.cut()
+            await until(lambda: c.connects == 2)
+            assert c.address.port == other.port
+            assert [each.names().count("subscribe") for each in (one, busy, other)] == [1, 1, 1]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("protocol", EVERY)
+def test_the_only_server_is_too_busy_to_subscribe_at(protocol: str) -> None:
+    async def story() -> None:
+        async with standing(protocol) as stand, client_of(stand) as c:
+            await c.subscribe("@news")
+            stand.busy, stand.busy_calls = "too_busy", {"subscribe"}
+            stand.cut()
+            await until(lambda: c.connects == 2)
+            if protocol != "comet":
+                added = await c.call(TARGETS[protocol]["add"], {"a": 1, "b": 2})
+                assert added.data == {"c": 3}
+            await until(lambda: stand.names().count("subscribe") > 3, "it tries again")
+            stand.busy = ""
+            tried = stand.names().count("subscribe")
+            await until(lambda: stand.names().count("subscribe") == tried + 1, "and gets it")
+            await c.ping()
+            assert c.connects == 2
+            stand.notify(b"rain")
+            assert [each.content for each in await take(c, 1)] == [b"rain"]
 
     asyncio.run(story())
 

@@ -205,36 +205,93 @@ def test_where_a_loop_runs_already() -> None:
         assert asyncio.run(cell()) == {"c": 3}
 
 
-SCRIPT = """
+@contextmanager
+def script(source: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    """A program that gets the URL and the token."""
+    command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(source), url, TOKEN]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """What a program prints after Ctrl-C."""
+    process.send_signal(signal.SIGINT)
+    return process.communicate(timeout=DEADLINE_S)
+
+
+WAITING = """
     import sys
     from wirelake.client.sync import connect
 
     with connect(sys.argv[1], id="alice", token=sys.argv[2]) as c:
-        c.subscribe("@news")
-        print("waiting", flush=True)
         try:
-            for each in c.notifications():
-                print(each.text, flush=True)
+            print("waiting", flush=True)
+            {wait}
         except KeyboardInterrupt:
-            print("interrupted", c.call(2, {"a": 1, "b": 2}).data, flush=True)
+            print("interrupted", c.call(2, {{"a": 1, "b": 2}}).data, flush=True)
 """
 
 
-@pytest.mark.parametrize("wait", ["for each in c.notifications():", "while c.call(4):"])
+@pytest.mark.parametrize("wait", ["next(c.notifications())", "c.call(4)", "next(c.pushes())"])
 def test_ctrl_c(wait: str) -> None:
-    script = textwrap.dedent(SCRIPT).replace("for each in c.notifications():", wait)
+    with served("tny") as it, script(WAITING.format(wait=wait), it.stand.url) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "waiting\n"
+        if wait == "c.call(4)":
+            until(lambda: "silence" in it.stand.names())
+        out, errors = interrupted(process)
+        assert (out, errors, process.returncode) == ("interrupted {'c': 3}\n", "", 0)
+
+
+NEVER_CAUGHT = """
+    import sys
+    from wirelake.client.sync import connect
+
+    print("starts", flush=True)
+    with connect(sys.argv[1], id="alice", token=sys.argv[2]) as c:
+        for each in c.notifications():
+            print(each.text, flush=True)
+"""
+
+
+@pytest.mark.parametrize("mute", [False, True])
+def test_a_script_that_ends_with_ctrl_c(mute: bool) -> None:
+    """While it iterates, and while it signs on."""
     with served("tny") as it:
-        command = [sys.executable, "-X", "dev", "-c", script, it.stand.url, TOKEN]
-        with subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
-        ) as process:
+        it.stand.mute = mute
+        with script(NEVER_CAUGHT, it.stand.url) as process:
             assert process.stdout is not None
-            assert process.stdout.readline() == "waiting\n"
-            if wait.startswith("for"):
+            assert process.stdout.readline() == "starts\n"
+            until(lambda: it.stand.peers)
+            if not mute:
+                until(lambda: "auth" in it.stand.names())
                 it.do(lambda: it.stand.notify(b"rain"))
                 assert process.stdout.readline() == "rain\n"
-            else:
-                until(lambda: "silence" in it.stand.names())
-            process.send_signal(signal.SIGINT)
-            out, errors = process.communicate(timeout=DEADLINE_S)
-        assert (out, errors, process.returncode) == ("interrupted {'c': 3}\n", "", 0)
+            _, errors = interrupted(process)
+            until(lambda: not it.stand.peers)
+        lines = errors.splitlines()
+        assert lines[0] == "Traceback (most recent call last):"
+        assert lines[-1] == "KeyboardInterrupt"
+        for trouble in ("Task", "never", "Warning", "ignored"):
+            assert trouble not in errors
+
+
+NOT_CLOSED = """
+    import sys
+    from wirelake.client.sync import connect
+
+    c = connect(sys.argv[1], id="alice", token=sys.argv[2])
+    c.open()
+    print(c.call(2, {"a": 1, "b": 2}).data)
+"""
+
+
+def test_a_script_that_does_not_close_its_client_ends() -> None:
+    with served("tny") as it, script(NOT_CLOSED, it.stand.url) as process:
+        out, _ = process.communicate(timeout=DEADLINE_S)
+        assert (out, process.returncode) == ("{'c': 3}\n", 0)

@@ -23,6 +23,7 @@ from wirelake.hub.errors import HubError
 from wirelake.hub.rights import Patterns, Rate, RightsTable
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.protocols import registry
+from wirelake.protocols.hub_calls import BUSY_CODES
 
 CALLING = ("esnp", "tny", "magline")
 EVERY = (*CALLING, "comet")
@@ -61,7 +62,9 @@ def with_rights(it: Running, *entries: dict[str, Any]) -> Config:
 
 def code_of(protocol: str, code: str) -> int | str:
     """What a protocol sends for an error of the hub."""
-    return "error" if protocol == "esnp" else registry.binding(protocol).error_number(code)
+    if protocol == "esnp":  # it has a text, which names the code of a refusal for now
+        return code if code in BUSY_CODES else "error"
+    return registry.binding(protocol).error_number(code)
 
 
 async def refused(protocol: str, code: str, call: Any) -> None:

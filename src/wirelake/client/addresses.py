@@ -67,6 +67,11 @@ class Addresses:
         """All addresses, for messages."""
         return ", ".join(each.place for each in self._order)
 
+    @property
+    def more(self) -> bool:
+        """Whether this round has addresses that were not tried yet."""
+        return self._tried < len(self._order)
+
     def start_round(self) -> None:
         """Start a round: the next attempts are made without a delay."""
         self._tried = 0
@@ -74,7 +79,7 @@ class Addresses:
     def next(self) -> tuple[Where, float]:
         """Return the next address, and the delay before it is dialled, in seconds."""
         delay = 0.0
-        if self._tried >= len(self._order):
+        if not self.more:
             delay = self._backoff.next()
             self._tried = 0
         self._at = (self._at + 1) % len(self._order)

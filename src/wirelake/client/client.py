@@ -34,9 +34,10 @@ from typing import Any, ClassVar, Self, TypeVar, overload
 from wirelake.protocols import registry
 from wirelake.wire.errors import invalid
 
+from .addresses import Backoff
 from .connection import ClientConnection, Notification, Published, Push, Result
 from .dial import connection_class
-from .errors import BadCall, Busy, CallFailed, ClientError, ConnectionLost, Unsupported
+from .errors import BadCall, Busy, CallFailed, ClientError, ConnectionLost, Timeout, Unsupported
 from .inbox import Inbox
 from .reconnect import ReconnectingClient
 from .settings import Settings, make_settings
@@ -151,15 +152,24 @@ class TopicClient(ReconnectingClient):
 
     async def prepare(self, connection: ClientConnection) -> None:
         """Subscribe again on a new connection."""
+        try:
+            await self._subscribe_again(connection)
+        except Busy:
+            if self._addresses.more:  # another server may have room
+                raise
+            # The client stays connected, because calls still work.
+            self._spawn(self._subscribe_later(connection))
+
+    async def _subscribe_again(self, connection: ClientConnection) -> None:
         for ack in (True, False):
             topics = [topic for topic, acked in self._topics.items() if acked is ack]
             if not topics:
                 continue
             try:
                 await connection.subscribe(topics, ack, self.settings.timeout_s)
-            except Busy:  # connect again, or to another server: else nothing would arrive
+            except Busy:
                 raise
-            except CallFailed as error:  # the client stays connected: calls still work
+            except CallFailed as error:  # it would be refused again; calls still work
                 _log.warning("cannot subscribe to %s again: %s", ", ".join(topics), error)
 
     def on_ready(self, connection: ClientConnection) -> None:
@@ -186,6 +196,20 @@ class TopicClient(ReconnectingClient):
             self._pushes.put_nowait(push)
 
     # -- background tasks --------------------------------------------------------------------
+
+    async def _subscribe_later(self, connection: ClientConnection) -> None:
+        """Subscribe again when the server is no longer busy."""
+        backoff = Backoff(self.settings.backoff_s, self.settings.max_backoff_s)
+        while connection.open:
+            await asyncio.sleep(backoff.next())
+            try:
+                await self._subscribe_again(connection)
+            except (Busy, Timeout) as error:
+                _log.info("cannot subscribe again yet: %s", error)
+            except ClientError:  # it was lost: the next one subscribes
+                return
+            else:
+                return
 
     def _fetch_soon(self) -> None:
         self._spawn(self._fetch_page())
