@@ -37,6 +37,13 @@ def test_after_a_loss_another_one_comes_next(servers: str, wanted: list[str]) ->
     assert hosts(addresses, len(wanted)) == wanted
 
 
+def test_all_others_come_before_a_delay() -> None:
+    addresses = addresses_of("a,b,c")
+    assert hosts(addresses, 2) == ["a", "b"]
+    addresses.lost(60.0)  # of b
+    assert hosts(addresses, 4) == ["c", "a", "b+", "c"]
+
+
 def test_connections_that_do_not_last_are_attempts_of_a_round() -> None:
     addresses = addresses_of("a,b")
     found = []

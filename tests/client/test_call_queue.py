@@ -51,14 +51,23 @@ def test_first_come_first_served() -> None:
         tasks = places.start("a", "b", "c", "d")
         await turns()
         assert places.ran == ["a", "b"]
-        places.release()
-        late = places.start("e")  # runs before `c` does, and must not take its place
+        places.free += 1
+        assert not places.queue.admits, "others wait, although there is a place"
+        places.queue.wake()
+        late = places.start("e")
         await turns()
         assert places.ran == ["a", "b", "c"]
         places.release(2)
         await asyncio.gather(*tasks, *late)
         assert places.ran == ["a", "b", "c", "d", "e"]
         assert places.free == 0
+        last = places.start("f")
+        await turns()
+        places.release()
+        assert not places.queue
+        assert not places.queue.admits, "the place is for `f`, which has not run yet"
+        await asyncio.gather(*last)
+        assert places.ran[-1] == "f"
 
     asyncio.run(story())
 

@@ -10,6 +10,7 @@ import pytest
 import wirelake.client
 from wirelake.client import BadCall, CallFailed, ClientError, Result, connect
 from wirelake.client.connection import notification_of, pushed, refusal_text
+from wirelake.client.dial import connection_class
 from wirelake.client.errors import session_error
 from wirelake.client.settings import Where, make_settings, parse_addresses, parse_where
 from wirelake.protocols.sansio import SessionError
@@ -44,6 +45,20 @@ def test_urls_of_several_servers() -> None:
     assert settings.addresses == parse_addresses("tny://a,b")
     assert settings.at(settings.addresses[1]).where.host == "b"
     assert settings.at(settings.addresses[0]) is settings
+
+
+@pytest.mark.parametrize(
+    ("url", "target"),
+    [
+        ("esnp://a:1/test/add?o=2", "esnp://a:1/test/add?o=2"),
+        ("esnp://a,b/test/add?o=2", "esnp://_/test/add?o=2"),  # no server is meant
+        ("tny://a,b/1002", "1002"),
+        ("magline://a/0x1002", "0x1002"),
+    ],
+)
+def test_the_target_of_a_url(url: str, target: str) -> None:
+    addresses = parse_addresses(url)
+    assert connection_class(addresses[0].protocol).url_target(addresses) == target
 
 
 def test_places_can_be_read() -> None:

@@ -218,12 +218,6 @@ def script(source: str, url: str) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def interrupted(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a program prints after Ctrl-C."""
-    process.send_signal(signal.SIGINT)
-    return process.communicate(timeout=DEADLINE_S)
-
-
 WAITING = """
     import sys
     from wirelake.client.sync import connect
@@ -234,6 +228,7 @@ WAITING = """
             {wait}
         except KeyboardInterrupt:
             print("interrupted", c.call(2, {{"a": 1, "b": 2}}).data, flush=True)
+        print(next(c.notifications()).text)
 """
 
 
@@ -244,8 +239,11 @@ def test_ctrl_c(wait: str) -> None:
         assert process.stdout.readline() == "waiting\n"
         if wait == "c.call(4)":
             until(lambda: "silence" in it.stand.names())
-        out, errors = interrupted(process)
-        assert (out, errors, process.returncode) == ("interrupted {'c': 3}\n", "", 0)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout.readline() == "interrupted {'c': 3}\n"
+        it.do(lambda: it.stand.notify(b"rain"))  # for who waits now, not for who waited
+        out, errors = process.communicate(timeout=DEADLINE_S)
+        assert (out, errors, process.returncode) == ("rain\n", "", 0)
 
 
 NEVER_CAUGHT = """
@@ -272,7 +270,8 @@ def test_a_script_that_ends_with_ctrl_c(mute: bool) -> None:
                 until(lambda: "auth" in it.stand.names())
                 it.do(lambda: it.stand.notify(b"rain"))
                 assert process.stdout.readline() == "rain\n"
-            _, errors = interrupted(process)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=DEADLINE_S)
             until(lambda: not it.stand.peers)
         lines = errors.splitlines()
         assert lines[0] == "Traceback (most recent call last):"
