@@ -208,7 +208,7 @@ def test_where_a_loop_runs_already() -> None:
 @contextmanager
 def script(source: str, url: str) -> Iterator[subprocess.Popen[str]]:
     """A program that gets the URL and the token."""
-    command = [sys.executable, "-X", "dev", "-c", textwrap.dedent(source), url, TOKEN]
+    command = [sys.executable, "-W", "always", "-c", textwrap.dedent(source), url, TOKEN]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     ) as process:

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
-from typing import Any, Final, Self, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, Final, Generic, Self, TypeVar
 
 from .client import Client
 from .connection import Notification, Published, Push, Result
@@ -68,7 +70,7 @@ class SyncClient:
         )
         self._thread.start()
         try:
-            self._run(self._open())
+            self._run(self._open)
         except BaseException:
             self.close()
             raise
@@ -82,7 +84,7 @@ class SyncClient:
         if self._loop is None or self._thread is None:
             return
         try:
-            self._run(self._close())
+            self._run(self._close)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -126,7 +128,8 @@ class SyncClient:
     ) -> Result:
         """Call a service and return its result; see `Client.call`."""
         return self._run(
-            self._opened.call(
+            partial(
+                self._opened.call,
                 target,
                 arguments,
                 timeout_s=timeout_s,
@@ -147,11 +150,11 @@ class SyncClient:
     ) -> Result:
         """Call a service as an INFO (ESNP only)."""
         given = {"timeout_s": timeout_s, "idempotent": idempotent, **options}
-        return self._run(self._opened.info(target, arguments, **given))
+        return self._run(partial(self._opened.info, target, arguments, **given))
 
     def announce(self, target: str | int, arguments: Any = None, **options: Any) -> None:
         """Send an event, which has no reply (ESNP, and tny as a push)."""
-        self._run(self._opened.announce(target, arguments, **options))
+        self._run(partial(self._opened.announce, target, arguments, **options))
 
     def stream(
         self, target: str, arguments: Any = None, *, timeout_s: float | None = None, **options: Any
@@ -161,17 +164,17 @@ class SyncClient:
 
     def ping(self, *, timeout_s: float | None = None) -> float:
         """Send a heartbeat; return the time until its reply, in seconds."""
-        return self._run(self._opened.ping(timeout_s=timeout_s))
+        return self._run(partial(self._opened.ping, timeout_s=timeout_s))
 
     # -- topics and notifications ------------------------------------------------------------
 
     def subscribe(self, *topics: str, ack: bool = True) -> None:
         """Subscribe to topics, now and after every reconnect; see `Client.subscribe`."""
-        self._run(self._opened.subscribe(*topics, ack=ack))
+        self._run(partial(self._opened.subscribe, *topics, ack=ack))
 
     def unsubscribe(self, *topics: str) -> None:
         """End subscriptions."""
-        self._run(self._opened.unsubscribe(*topics))
+        self._run(partial(self._opened.unsubscribe, *topics))
 
     def publish(
         self,
@@ -185,7 +188,15 @@ class SyncClient:
     ) -> Published:
         """Publish to a topic or to one client; see `Client.publish`."""
         return self._run(
-            self._opened.publish(content, topic=topic, client=client, type=type, id=id, ttl_s=ttl_s)
+            partial(
+                self._opened.publish,
+                content,
+                topic=topic,
+                client=client,
+                type=type,
+                id=id,
+                ttl_s=ttl_s,
+            )
         )
 
     def notifications(self) -> Iterator[Notification]:
@@ -194,15 +205,15 @@ class SyncClient:
 
     def ack(self, *notifications: Notification | str) -> None:
         """Acknowledge notifications: the server does not send them again."""
-        self._run(self._opened.ack(*notifications))
+        self._run(partial(self._opened.ack, *notifications))
 
     def topics(self) -> list[str]:
         """Return the topics that the server has for this client (comet only)."""
-        return self._run(self._opened.topics())
+        return self._run(self._opened.topics)
 
     def report(self, **facts: Any) -> None:
         """Report what the client runs on (comet only); see `Client.report`."""
-        self._run(self._opened.report(**facts))
+        self._run(partial(self._opened.report, **facts))
 
     def pushes(self) -> Iterator[Push]:
         """Yield what the server sends on its own, other than notifications of a hub."""
@@ -210,7 +221,7 @@ class SyncClient:
 
     def fetch(self) -> list[Notification]:
         """Return unacknowledged notifications, oldest first (comet only)."""
-        return self._run(self._opened.fetch())
+        return self._run(self._opened.fetch)
 
     # -- the background loop -----------------------------------------------------------------
 
@@ -220,24 +231,25 @@ class SyncClient:
             raise BadCall("open the client first: with connect(...) as c")
         return self._client
 
-    def _run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in the loop, and wait for its result."""
+    def _run(self, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run a coroutine function in the loop, and wait for its result."""
         loop = self._loop
         if loop is None:  # another thread has closed the client
-            work.close()
             raise ConnectionLost("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        running = _Running(loop, work)
         try:
-            return future.result()
-        except BaseException:  # Ctrl-C: what is interrupted here must not go on there
-            future.cancel()
+            loop.call_soon_threadsafe(running.start)
+            return running.result.result()
+        except BaseException:
+            if not running.result.done():  # Ctrl-C: what is interrupted here must not go on there
+                loop.call_soon_threadsafe(running.cancel)
             raise
 
     def _each(self, items: AsyncIterator[T]) -> Iterator[T]:
         """Yield the items of an asynchronous iterator."""
         while self._loop is not None:
             try:
-                item = self._run(_next(items))
+                item = self._run(partial(_next, items))
             except StopAsyncIteration:
                 return
             yield item
@@ -245,3 +257,34 @@ class SyncClient:
 
 async def _next(items: AsyncIterator[T]) -> T:
     return await anext(items)
+
+
+class _Running(Generic[T]):
+    """Work of the loop that another thread waits for."""
+
+    # Not `asyncio.run_coroutine_threadsafe`: it is given a coroutine, which an interrupt before the
+    # call would leave behind, never awaited. Here the loop makes it.
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, work: Callable[[], Coroutine[Any, Any, T]]):
+        self.result: Future[T] = Future()
+        self._loop = loop
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    def start(self) -> None:
+        """Start it; called in the loop."""
+        self._task = self._loop.create_task(self._work())
+        self._task.add_done_callback(self._done)
+
+    def cancel(self) -> None:
+        """Cancel it, if it was started; called in the loop."""
+        if self._task is not None:
+            self._task.cancel()
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            self.result.set_exception(ConnectionLost("the client is closed"))
+        elif (error := task.exception()) is not None:
+            self.result.set_exception(error)
+        else:
+            self.result.set_result(task.result())
