@@ -93,6 +93,9 @@ def test_a_url_of_another_protocol(protocol: str) -> None:
             connect(f"{other}://127.0.0.1", KINDS[protocol])
     assert isinstance(connect(f"{protocol}s://127.0.0.1", KINDS[protocol]), KINDS[protocol])
     assert type(connect(f"{protocol}://127.0.0.1")) is Client
+    for kind in ("phone-1", str):
+        with pytest.raises(BadCall, match=r"invalid kind .*; expected a class of clients"):
+            connect(f"{protocol}://127.0.0.1", kind)  # type: ignore[call-overload]
 
 
 def test_the_fields_are_those_of_the_protocols() -> None:

@@ -27,6 +27,7 @@ async def any_protocol(url: str) -> None:
 
 async def esnp() -> None:
     assert_type(connect("esnp://a,b", EsnpClient, id="phone-1"), EsnpClient)
+    assert_type(connect(url="esnp://a,b", kind=EsnpClient), EsnpClient)
     async with connect("esnp://a", EsnpClient) as c:
         assert_type(c, EsnpClient)
         result = await c.call("test/add", {"a": 1}, headers={"k": 1}, flags=[128], trace=True)

@@ -57,11 +57,11 @@ C = TypeVar("C", bound="TopicClient")
 
 
 @overload
-def connect(url: str, kind: type[C], /, **options: Any) -> C: ...
+def connect(url: str, kind: type[C], **options: Any) -> C: ...
 @overload
-def connect(url: str, /, **options: Any) -> Client: ...
-def connect(url: str, kind: Any = None, /, **options: Any) -> Any:
-    """Return a client for a URL such as `esnp://host:port`; `esnps://` is inside TLS.
+def connect(url: str, **options: Any) -> Client: ...
+def connect(url: str, kind: type[TopicClient] | None = None, **options: Any) -> TopicClient:
+    """Return a `Client` for a URL such as `esnp://host:port`; `esnps://` is inside TLS.
 
     Any protocol whose binding names a client connection can be dialled. Several servers are
     separated by commas, as in `comet://a,b:9621,c`: the client connects to one of them, and to
@@ -70,11 +70,13 @@ def connect(url: str, kind: Any = None, /, **options: Any) -> Any:
     Use it with `async with`. The options are the fields of `Settings`: `id` and `token`, `tls`,
     `reconnect`, `timeout_s`, the keys of magline and comet, and more.
 
-    With a class of a protocol's module as `kind`, such as `wirelake.client.esnp.EsnpClient`, type
-    checkers know what the client can do.
+    With a class of a protocol's module as `kind`, such as `wirelake.client.esnp.EsnpClient`, the
+    client is one of that class, and type checkers know what it can do.
     """
     settings = make_settings(url, **options)
-    chosen: type[TopicClient] = Client if kind is None else kind
+    chosen = Client if kind is None else kind
+    if not (isinstance(chosen, type) and issubclass(chosen, TopicClient)):
+        raise BadCall(invalid("kind", kind, "a class of clients, such as Client"))
     expected = chosen.protocol
     if expected is not None and settings.where.protocol != expected:
         raise BadCall(f"{url}: expected {expected}:// or {expected}s:// for {chosen.__name__}")

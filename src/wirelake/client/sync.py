@@ -36,7 +36,7 @@ _END_S: Final = 1.0
 already, so this is a turn of the loop."""
 
 
-def connect(url: str, /, **options: Any) -> SyncClient:
+def connect(url: str, **options: Any) -> SyncClient:
     """Return a client for a URL; see `wirelake.client.connect`. Use it with `with`."""
     return SyncClient(make_settings(url, **options))
 
