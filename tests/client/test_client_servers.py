@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.hub.certificates import make_certificate
-from tests.hub.running import running
+from tests.hub.running import Running, running
 
 from wirelake.client import (
     AuthFailed,
@@ -18,6 +19,7 @@ from wirelake.client import (
     Client,
     ConnectionLost,
     NotConnected,
+    Notification,
     RpcPool,
     connect,
 )
@@ -285,6 +287,93 @@ def test_a_hub_that_drains_is_left_for_another(protocol: str) -> None:
                 assert [each.content for each in await take(c, 1)] == [b"from the other hub"]
 
     asyncio.run(story())
+
+
+class Forward(asyncio.Protocol):
+    """Half of a forwarded connection; the first half opens the other to the hub."""
+
+    def __init__(self, to: int, ends: list[asyncio.Transport], other: Forward | None = None):
+        self.to, self.ends, self.other = to, ends, other
+        self.early: list[bytes] = []
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport: asyncio.Transport = transport
+        self.ends.append(transport)
+        if self.other is None:
+            self.opening = asyncio.ensure_future(self.open())
+        else:
+            self.other.other = self
+            transport.write(b"".join(self.other.early))
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        make = partial(Forward, self.to, self.ends, self)
+        await loop.create_connection(make, "127.0.0.1", self.to)
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None:
+            self.early.append(data)
+        else:
+            self.other.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self.ends.remove(self.transport)
+        if self.other is not None:
+            self.other.transport.abort()
+
+
+@pytest.mark.parametrize("protocol", EVERY)
+def test_every_notification_arrives_while_servers_come_and_go(protocol: str) -> None:
+    """Two addresses of one hub, of which now one and now the other cuts its connections."""
+
+    async def story() -> None:
+        async with running(clients=["alice"], listeners=[protocol]) as it:
+            loop = asyncio.get_running_loop()
+            ends: list[asyncio.Transport] = []
+            make = partial(Forward, it.address(protocol)[1], ends)
+            servers = [await loop.create_server(make, "127.0.0.1", 0) for _ in range(2)]
+            places = [f"127.0.0.1:{each.sockets[0].getsockname()[1]}" for each in servers]
+            given: dict[str, Any] = {"id": "alice", "token": it.tokens["alice"]}
+            if protocol == "magline":
+                given["pinned"] = (it.data / "magline.pub").read_text()
+            waits = {"backoff_s": 0.01, "max_backoff_s": 0.05}
+            try:
+                async with connect(f"{protocol}://{','.join(places)}", **given, **waits) as c:
+                    await c.subscribe("@news")
+                    sent = asyncio.ensure_future(publish_and_cut(it, c, ends))
+                    found = [each.content async for each in acknowledged(c, 100)]
+                    await sent
+                    assert found == [b"%d" % number for number in range(100)]
+                    assert c.connects > 3
+            finally:
+                for each in servers:
+                    each.close()
+                for end in tuple(ends):
+                    end.abort()
+                await until(lambda: not ends)
+
+    asyncio.run(story())
+
+
+async def publish_and_cut(it: Running, c: Client, ends: list[asyncio.Transport]) -> None:
+    """Publishes numbers, and cuts all connections after each twenty."""
+    for number in range(100):
+        await it.publish("@news", b"%d" % number)
+        if number % 20 == 10:
+            for end in tuple(ends):
+                end.abort()
+        if number % 20 == 15:
+            await until(lambda: c.connected)
+
+
+async def acknowledged(c: Client, count: int) -> AsyncIterator[Notification]:
+    """So many notifications, each acknowledged before the next."""
+    async for each in c.notifications():
+        await c.ack(each)
+        yield each
+        count -= 1
+        if not count:
+            return
 
 
 def test_texts_of_several_failures() -> None:

@@ -86,7 +86,7 @@ def public(kind: type) -> dict[str, Any]:
 
 def test_the_methods_are_those_of_the_client() -> None:
     ours, theirs = public(SyncClient), public(Client)
-    internal = {"prepare", "on_ready", "on_finished", "notified", "pushed", "replied"}
+    internal = {"prepare", "on_dialled", "on_ready", "on_finished", "notified", "pushed", "replied"}
     states = {"busy", "full", "silent", "resumed", "protocol"}
     assert set(theirs) - set(ours) == internal | states
     assert set(ours) - set(theirs) == {"connects"}  # an attribute of the client's objects

@@ -174,9 +174,13 @@ class TopicClient(ReconnectingClient):
             except CallFailed as error:  # it would be refused again; calls still work
                 _log.warning("cannot subscribe to %s again: %s", ", ".join(topics), error)
 
-    def on_ready(self, connection: ClientConnection) -> None:
+    def on_dialled(self, connection: ClientConnection) -> None:
+        """Keep what is pushed until waiting notifications are fetched, where they are."""
+        self._inbox.dialled(connection.fetches)
+
+    def on_ready(self, connection: ClientConnection) -> None:  # noqa: ARG002
         """Fetch waiting notifications, where the protocol has a list of them."""
-        self._inbox.connected(connection.fetches)
+        self._inbox.connected()
 
     def on_finished(self, error: ClientError | None) -> None:
         """End the loops over notifications and pushes."""

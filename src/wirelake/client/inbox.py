@@ -53,11 +53,15 @@ class Inbox:
 
     # -- the connection's side ---------------------------------------------------------------
 
-    def connected(self, fetches: bool) -> None:
-        """Start with a new connection; where the protocol `fetches`, fetch what waits."""
-        # Pages of the old connection are void: the server starts again with the oldest.
+    def dialled(self, fetches: bool) -> None:
+        """Start with a new connection; where the protocol `fetches`, what is pushed waits."""
+        # Pages of the old connection are void: the server starts again with the oldest. It may push
+        # new ones before the client is ready to fetch, and they come after the backlog.
         self._page.clear()
-        self._has_backlog = fetches
+        self._has_backlog = self._fetching = fetches
+
+    def connected(self) -> None:
+        """Fetch what waits, where the protocol fetches."""
         self._fetching = False
         if self.iterated:
             self._next_page()

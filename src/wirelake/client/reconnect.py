@@ -62,6 +62,10 @@ class ReconnectingClient(ABC):
         """Restore on a new connection what the client needs (subscriptions)."""
 
     @abstractmethod
+    def on_dialled(self, connection: ClientConnection) -> None:
+        """Called when a connection is dialled, before it signs on."""
+
+    @abstractmethod
     def on_ready(self, connection: ClientConnection) -> None:
         """Called when a connection is ready."""
 
@@ -158,6 +162,7 @@ class ReconnectingClient(ABC):
         # or continues its message ids.
         connection = await dial(self.settings.at(where), self, self._last)
         self._last = connection
+        self.on_dialled(connection)
         try:
             async with asyncio.timeout(self.settings.sign_on_timeout_s):
                 await connection.sign_on()
