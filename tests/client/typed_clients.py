@@ -6,7 +6,7 @@ A line with `# error: CODE` must have exactly that error.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import assert_type
+from typing import Any, assert_type
 
 from wirelake.client import Client, Notification, Published, Push, Result, connect
 from wirelake.client.comet import CometClient
@@ -27,7 +27,9 @@ async def any_protocol(url: str) -> None:
 
 async def esnp() -> None:
     assert_type(connect("esnp://a,b", EsnpClient, id="phone-1"), EsnpClient)
-    assert_type(connect(url="esnp://a,b", kind=EsnpClient), EsnpClient)
+    given: dict[str, Any] = {"id": "phone-1"}
+    assert_type(connect("esnp://a,b", EsnpClient, **given), EsnpClient)
+    assert_type(connect(url="esnp://a,b", **given), Client)
     async with connect("esnp://a", EsnpClient) as c:
         assert_type(c, EsnpClient)
         result = await c.call("test/add", {"a": 1}, headers={"k": 1}, flags=[128], trace=True)

@@ -57,10 +57,14 @@ C = TypeVar("C", bound="TopicClient")
 
 
 @overload
-def connect(url: str, kind: type[C], **options: Any) -> C: ...
+def connect(url: str, kind: type[C], /, **options: Any) -> C: ...
 @overload
 def connect(url: str, **options: Any) -> Client: ...
-def connect(url: str, kind: type[TopicClient] | None = None, **options: Any) -> TopicClient:
+# The first form takes `kind` by position: otherwise options in a dict might contain it, and type
+# checkers would not know what is returned.
+def connect(  # type: ignore[misc]
+    url: str, kind: type[TopicClient] | None = None, **options: Any
+) -> TopicClient:
     """Return a `Client` for a URL such as `esnp://host:port`; `esnps://` is inside TLS.
 
     Any protocol whose binding names a client connection can be dialled. Several servers are
