@@ -38,6 +38,7 @@ from wirelake.protocols.esnp.session import (
     Requested,
     Traced,
 )
+from wirelake.protocols.esnp.session import Call as Request
 from wirelake.protocols.esnp.values import BASIC, data_rows, values_of, var_of
 from wirelake.protocols.hub_calls import AUTH, HUB_SERVICE, NOTIFY, busy_reason
 from wirelake.protocols.sansio import Event, Role, SessionError
@@ -174,6 +175,8 @@ class EsnpConnection(ClientConnection):
         {"info", "trace", "headers", "session_info", "xdata", "source", "flags", "rows"}
     )
     session: EsnpSession
+    on_request: Callable[[Request], None] | None = None
+    """Takes requests of the server, and answers each with `session.answer`; None refuses them."""
 
     def make_session(self, now: float, previous: ClientConnection | None) -> EsnpSession:  # noqa: ARG002
         """Return a new session; its ids differ between runs."""
@@ -332,7 +335,10 @@ class EsnpConnection(ClientConnection):
             case Announced(message=message):
                 self._take_event(message)
             case Requested(call=call):
-                self.session.answer(call, error="this client has no services")
+                if self.on_request is None:
+                    self.session.answer(call, error="this client has no services")
+                else:
+                    self.on_request(call)
 
     def _take_answer(self, event: Answered) -> None:
         number, call = event.id, self._open.get(event.id)

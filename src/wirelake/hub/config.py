@@ -148,6 +148,9 @@ class ClientRights(Table, frozen=True, kw_only=True):
     backlog."""
     call: tuple[str, ...] = ("**",)
     """Patterns of services that they may call, such as `test/*`."""
+    serve: tuple[str, ...] = ()
+    """Patterns of services that they may offer from processes of their own. Clients that no entry
+    matches may offer none."""
     publishes_per_s: PerSecond = 0.0
     """Publishes of each client per second on average; bursts may be twice that. 0: any number."""
     calls_per_s: PerSecond = 0.0
@@ -155,7 +158,7 @@ class ClientRights(Table, frozen=True, kw_only=True):
 
     def check(self, key: str) -> None:
         """Raise ConfigError for a pattern that can match nothing."""
-        for name in ("ids", "publish", "publish_to", "subscribe", "call"):
+        for name in ("ids", "publish", "publish_to", "subscribe", "call", "serve"):
             for number, pattern in enumerate(getattr(self, name)):
                 if not _is_pattern(name, pattern):
                     expected = _PATTERNS.get(name, "text that is not empty")
@@ -167,6 +170,7 @@ _PATTERNS: Final = {
     "publish": "a topic that begins with @, with * or **",
     "subscribe": "a topic that begins with @, with * or **",
     "call": "service/op with * or **",
+    "serve": "service/op with * or **",
 }
 
 
@@ -174,7 +178,9 @@ def _is_pattern(name: str, pattern: str) -> bool:
     if name in ("publish", "subscribe"):
         # A wildcard at the beginning may stand for the @ of every topic.
         return is_client_topic(re.sub(r"^\*+", "@x", pattern).replace("*", "x"))
-    return "/" in pattern or "**" in pattern if name == "call" else bool(pattern)
+    if name in ("call", "serve"):
+        return "/" in pattern or "**" in pattern
+    return bool(pattern)
 
 
 class RightsSettings(Table, frozen=True, kw_only=True):
@@ -186,7 +192,7 @@ class RightsSettings(Table, frozen=True, kw_only=True):
 
     clients: tuple[ClientRights, ...] = ()
     """Rights of clients: the first entry whose `ids` match applies. A client that no entry matches
-    may do everything."""
+    may do everything but offer services."""
 
 
 class Limits(Table, frozen=True, kw_only=True):
@@ -236,6 +242,14 @@ class Limits(Table, frozen=True, kw_only=True):
     """Unacknowledged notifications pushed to one client; further ones wait."""
     calls: Count = 256
     """Running calls of one connection, those of events included."""
+    offered_services: CountOrNone = 4_096
+    """Services that processes offer, all of them together: 3 KB each, for their latencies. Those
+    that no process offers any more are forgotten first."""
+    service_calls: Annotated[int, msgspec.Meta(ge=1, le=1_024)] = 256
+    """Calls under way in one process that offers services; it may ask for fewer. Beyond it, calls
+    are refused (`too_busy`) unless another process offers the service."""
+    service_s: Seconds = 30.0
+    """How long such a process may take to answer a call, and between two parts of a stream."""
     subscriptions: CountOrNone = 127
     """Topics of one client: as many as fit one comet topic_list."""
     topics: CountOrNone = 200_000

@@ -34,6 +34,7 @@ from .observe.counters import Counters
 from .observe.tap import Tap
 from .pubsub.topics import Topics
 from .rpc.hub_calls import HubCalls
+from .rpc.offers import Offers
 from .rpc.services import Services
 from .store import Store, StoreError, database_path, open_store, shown
 
@@ -61,6 +62,7 @@ class Hub:
     tap: Tap
     topics: Topics
     authority: Authority
+    offers: Offers
     table: ConnectionTable
     context: HubContext
 
@@ -143,6 +145,7 @@ class Hub:
             connections, loop, limits, counters, self.tap, self.topics, deadlines
         )
         deadlines.add(MemoryRelease(self.table.new_id(), lambda: self.table.count))
+        self.offers = Offers(self.services, limits)
         self.authority = Authority(
             self.store, self.topics, counters, connections, loop.time, self.table.signed_on
         )
@@ -158,7 +161,7 @@ class Hub:
             tap=self.tap,
             topics=self.topics,
             services=self.services,
-            calls=HubCalls(self.topics, self.authority, self.services, counters),
+            calls=HubCalls(self.topics, self.authority, self.services, self.offers, counters),
             authority=self.authority,
             connections=connections,
             table=self.table,

@@ -1,9 +1,9 @@
 """Rights and rates of clients: which topics they may publish to and subscribe to, which clients
-they may publish to, which services they may call, and how often.
+they may publish to, which services they may call and offer, and how often.
 
 `[[rights.clients]]` of `hub.toml` (`config.ClientRights`) has an entry per group of clients; the
-first one whose `ids` match the client applies. A client that no entry matches may do everything:
-`Client.rights` is None, and a check costs one comparison.
+first one whose `ids` match the client applies. A client that no entry matches may do everything but
+offer services: `Client.rights` is None, and a check costs one comparison.
 
 A pattern is a text in which `*` stands for any characters but `/`, and `**` for any characters.
 
@@ -121,7 +121,7 @@ class Rate:
 class _Group:
     """One entry of the configuration, with its patterns."""
 
-    __slots__ = ("call", "entry", "ids", "publish", "publish_to", "subscribe")
+    __slots__ = ("call", "entry", "ids", "publish", "publish_to", "serve", "subscribe")
 
     def __init__(self, entry: ClientRights):
         self.entry = entry
@@ -130,6 +130,7 @@ class _Group:
         self.publish_to = Patterns(entry.publish_to)
         self.subscribe = Patterns(entry.subscribe)
         self.call = Patterns(entry.call)
+        self.serve = Patterns(entry.serve)
 
 
 class Rights:
@@ -152,6 +153,14 @@ class Rights:
         if not self._group.call.match(target):
             return HubError("forbidden", f"no right to call {target[:_SHOWN]!r}")
         return self.change()
+
+    def may_call(self, target: str) -> bool:
+        """Return whether the client may call `service/op`; nothing is counted."""
+        return self._group.call.match(target)
+
+    def may_serve(self, target: str) -> bool:
+        """Return whether the client may offer `service/op`."""
+        return self._group.serve.match(target)
 
     def change(self) -> HubError | None:
         """Count a change of subscriptions, which is a call without a name."""

@@ -11,7 +11,14 @@ own for the same actions and uses none of these.
     unsubscribe   12       topic or topics                            topics
     publish       13       topic or client, content, type, id, ttl_s  id, audience
     ack           14       id or ids                                  acked
+    serve         15       services, calls                            services, calls
+    withdraw      16       services                                   services
+    services      17       offset, limit                              count, services
     notify        20       pushed by the hub: id, topic, content, ts, type
+
+`serve` and `withdraw` are for processes that offer services over ESNP. The hub sends them requests,
+and these events: `cancel` (id), when nobody waits for the answer any more, and `more` (id, parts),
+when more parts of a stream may be sent. `docs/reference/services-wire.md` describes all of it.
 
 Arguments and results are DATA rows in ESNP and a JSON object elsewhere. Content that is not valid
 UTF-8 is `bytes` where the protocol has such a type, and `content_base64` in JSON.
@@ -37,31 +44,52 @@ __all__ = [
     "AUTH",
     "BUSY_CODES",
     "BY_NUMBER",
+    "CALLER_HEADERS",
     "CALLS",
+    "CANCEL",
+    "CLIENT_HEADER",
+    "CODE_HEADER",
     "DEMO_OPERATIONS",
     "DEMO_SERVICE",
     "HUB_SERVICE",
+    "KIND_HEADER",
     "MAX_CLIENT_ID_BYTES",
     "MAX_TOPIC_CHARACTERS",
+    "MORE",
     "NOTIFICATION_ID_BYTES",
     "NOTIFY",
     "NOTIFY_NUMBER",
+    "PROTOCOL_HEADER",
     "PUBLISH",
     "RESERVED_NUMBERS",
+    "SERVE",
+    "SERVICES",
+    "SERVICE_CODES",
     "SUBSCRIBE",
     "TARGET_NAMES",
+    "TIMEOUT_HEADER",
     "UNSUBSCRIBE",
+    "WINDOW_HEADER",
+    "WITHDRAW",
     "AckArguments",
     "AckResult",
     "AuthArguments",
     "AuthResult",
     "HubCall",
     "Notified",
+    "Offer",
     "PublishArguments",
     "PublishResult",
+    "ServeArguments",
+    "ServeResult",
+    "ServiceState",
+    "ServicesArguments",
+    "ServicesResult",
     "SubscribeArguments",
     "TopicArguments",
     "TopicsResult",
+    "WithdrawArguments",
+    "WithdrawResult",
     "busy_reason",
     "busy_text",
     "content_fields",
@@ -87,6 +115,29 @@ NOTIFY: Final = "notify"
 """The operation of a pushed notification, for protocols with names."""
 NOTIFY_NUMBER: Final = 20
 """The number of a pushed notification, for protocols with numbers."""
+CANCEL: Final = "cancel"
+"""The operation of the event that tells a service process that a call is cancelled."""
+MORE: Final = "more"
+"""The operation of the event that lets a service process send more parts of a stream."""
+CLIENT_HEADER: Final = "wirelake.client"
+"""HEADER of a request to a service process: the id of the client that calls."""
+PROTOCOL_HEADER: Final = "wirelake.protocol"
+"""HEADER of such a request: the protocol of the caller."""
+KIND_HEADER: Final = "wirelake.kind"
+"""HEADER of such a request: `info` or `event`; absent for a request."""
+TIMEOUT_HEADER: Final = "wirelake.timeout_ms"
+"""HEADER of such a request: how long the hub waits. In a request of a client: how long the client
+waits."""
+WINDOW_HEADER: Final = "wirelake.window"
+"""HEADER of such a request: how many parts of a stream may be sent before the first `more`."""
+CODE_HEADER: Final = "wirelake.code"
+"""HEADER of an error reply of a service process: the error code of the hub."""
+SERVICE_CODES: Final = frozenset({"bad_arguments", "failed", "forbidden", "internal", "too_busy"})
+"""Error codes that a service process may send; others count as `failed`."""
+CALLER_HEADERS: Final = frozenset(
+    {CLIENT_HEADER, PROTOCOL_HEADER, KIND_HEADER, TIMEOUT_HEADER, WINDOW_HEADER, CODE_HEADER}
+)
+"""HEADERs that the hub writes itself: those of a caller or a service are not passed on."""
 RESERVED_NUMBERS: Final = range(10, 21)
 """Numbers that services cannot have: the calls, the push, and a reserve."""
 
@@ -189,6 +240,52 @@ class AckArguments(_Arguments, frozen=True, kw_only=True):
             raise ValueError("expected id or ids")
 
 
+class Offer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One service of a process."""
+
+    name: str
+    """`service/op`."""
+    signature: str = ""
+    """Its arguments and its result, for people. Processes that offer the same service must have
+    the same signature and the same numbers."""
+    numbers: dict[str, int] = {}
+    """Its number in each protocol that has numbers."""
+    values: bool = True
+    """Whether a JSON body of a caller is sent as DATA rows."""
+    body: bool = False
+    """Whether it is also sent as it is, as PAYLOAD."""
+
+
+class ServeArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `serve`. `calls` is how many calls the process takes at a time."""
+
+    services: tuple[Offer, ...]
+    calls: int = 64
+
+    def __post_init__(self) -> None:
+        if not self.services:
+            raise ValueError("expected at least one service")
+        if self.calls < 1:
+            raise ValueError("calls: expected at least 1")
+
+
+class WithdrawArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `withdraw`: names of services; all of the process if there are none."""
+
+    services: tuple[str, ...] = ()
+
+
+class ServicesArguments(_Arguments, frozen=True, kw_only=True):
+    """Arguments of `services`: which of all services, in the order of their names."""
+
+    offset: int = 0
+    limit: int = 100
+
+    def __post_init__(self) -> None:
+        if self.offset < 0 or not 1 <= self.limit <= 1_000:
+            raise ValueError("expected an offset from 0 and a limit from 1 to 1000")
+
+
 # Results are TypedDicts: a plain dict is what the fast paths of the listeners encode directly.
 
 
@@ -215,6 +312,47 @@ class AckResult(TypedDict):
     """Result of `ack`: how many notifications were acknowledged by it."""
 
     acked: int
+
+
+class ServeResult(TypedDict):
+    """Result of `serve`: how many services this process offers now, and how many calls the hub
+    sends it at a time."""
+
+    services: int
+    calls: int
+
+
+class WithdrawResult(TypedDict):
+    """Result of `withdraw`: how many services were withdrawn."""
+
+    services: int
+
+
+class ServiceState(TypedDict):
+    """A service, as `services` lists it."""
+
+    name: str
+    signature: str
+    numbers: dict[str, int]
+    where: list[str]
+    """`hub`, or the ids of the clients whose processes offer it, each as often as it has some."""
+    running: int
+    """Calls under way."""
+    calls: int
+    """Finished calls, since the start of the hub."""
+    failed: int
+    """Failed calls among them."""
+    p50_us: int
+    """Median of their latencies in microseconds; 0 without calls."""
+    p99_us: int
+    """99th percentile."""
+
+
+class ServicesResult(TypedDict):
+    """Result of `services`: how many there are in all, and some of them."""
+
+    count: int
+    services: list[ServiceState]
 
 
 class Notified(TypedDict):
@@ -257,9 +395,16 @@ PUBLISH: Final = HubCall("publish", 13, PublishArguments, PublishResult, frequen
 """Publish a notification."""
 ACK: Final = HubCall("ack", 14, AckArguments, AckResult, frequent=True)
 """Acknowledge notifications."""
+SERVE: Final = HubCall("serve", 15, ServeArguments, ServeResult)
+"""Offer services; ESNP only, because the hub calls them on the same connection."""
+WITHDRAW: Final = HubCall("withdraw", 16, WithdrawArguments, WithdrawResult)
+"""Offer services no longer."""
+SERVICES: Final = HubCall("services", 17, ServicesArguments, ServicesResult)
+"""List services."""
 
 CALLS: Final[dict[str, HubCall]] = {
-    call.name: call for call in (AUTH, SUBSCRIBE, UNSUBSCRIBE, PUBLISH, ACK)
+    call.name: call
+    for call in (AUTH, SUBSCRIBE, UNSUBSCRIBE, PUBLISH, ACK, SERVE, WITHDRAW, SERVICES)
 }
 """Every call by its name."""
 BY_NUMBER: Final[dict[int, HubCall]] = {call.number: call for call in CALLS.values()}

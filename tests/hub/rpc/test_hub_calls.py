@@ -76,8 +76,9 @@ def test_a_publish_in_flight_counts_as_running() -> None:
 
 def test_numbers() -> None:
     names = [call.name for call in BY_NUMBER.values()]
-    assert names == ["auth", "subscribe", "unsubscribe", "publish", "ack"]
-    assert list(BY_NUMBER) == [10, 11, 12, 13, 14]
+    topics = ["auth", "subscribe", "unsubscribe", "publish", "ack"]
+    assert names == [*topics, "serve", "withdraw", "services"]
+    assert list(BY_NUMBER) == [10, 11, 12, 13, 14, 15, 16, 17]
     assert set(BY_NUMBER) < set(RESERVED_NUMBERS)
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from wirelake.protocols.esnp.binding import EsnpSettings
-from wirelake.protocols.esnp.endpoint import Announced, Requested
+from wirelake.protocols.esnp.endpoint import Announced, Answered, CallFailed, Requested
 from wirelake.protocols.esnp.endpoint import Call as Request
 from wirelake.protocols.esnp.fast_path import (
     END,
@@ -48,7 +48,15 @@ from wirelake.protocols.esnp.limits import UNAUTHENTICATED_LIMIT, SessionOptions
 from wirelake.protocols.esnp.message import kind
 from wirelake.protocols.esnp.session import EsnpSession
 from wirelake.protocols.esnp.values import data_rows, values_of
-from wirelake.protocols.hub_calls import AUTH, CALLS, HUB_SERVICE, NOTIFY, PUBLISH, busy_text
+from wirelake.protocols.hub_calls import (
+    AUTH,
+    CALLS,
+    HUB_SERVICE,
+    NOTIFY,
+    PUBLISH,
+    TIMEOUT_HEADER,
+    busy_text,
+)
 from wirelake.protocols.sansio import Event, Role, SessionError
 from wirelake.wire.errors import EncodeError
 
@@ -60,6 +68,7 @@ from ..pubsub.notifications import Publication, Published
 from ..rpc.call_types import DeferredReply
 from ..rpc.defect_log import DefectLog
 from ..rpc.services import Answerer, Call, Reply, Result, Service
+from .esnp_provider import EsnpProvider, header_value
 from .esnp_routes import Route
 
 if TYPE_CHECKING:
@@ -91,6 +100,7 @@ idempotency key, each request is decoded."""
 
 _TTL_TYPES: Final = frozenset({int, float, type(None)})
 _ECHOED: Final = frozenset({Data, Payload})
+_REPLIES: Final = frozenset({Answered, CallFailed})
 
 
 class EsnpCall(Call, frozen=True, gc=False, eq=False):
@@ -117,6 +127,13 @@ class EsnpCall(Call, frozen=True, gc=False, eq=False):
         return tuple(row.data for row in self.received if isinstance(row, Payload))
 
     @property
+    def timeout_s(self) -> float | None:
+        """How long the caller waits, by its HEADER `wirelake.timeout_ms`."""
+        limit_ms = header_value(self.received, TIMEOUT_HEADER)
+        # By class: a boolean is an int in Python. Not below a millisecond: 0 would be "no time".
+        return max(limit_ms, 1) / 1000 if type(limit_ms) in (int, float) else None
+
+    @property
     def echo(self) -> Result:
         """The DATA and PAYLOAD rows."""
         return Reply(rows=tuple([row for row in self.received if type(row) in _ECHOED]))
@@ -130,11 +147,12 @@ class EsnpConnection(Connection):
     listener: EsnpListener
     session: EsnpSession
 
-    __slots__ = ("_drained", "_handling_event")
+    __slots__ = ("_drained", "_handling_event", "provider")
 
     def __init__(self, listener: EsnpListener):
         super().__init__(listener)
         self.form = ESNP_FORM
+        self.provider: EsnpProvider | None = None
         self._handling_event = False
         self._drained: asyncio.Future[None] | None = None
 
@@ -163,10 +181,24 @@ class EsnpConnection(Connection):
         for notification in notifications:
             self.write(ESNP_FORM.encode(notification))
 
+    def make_provider(self) -> EsnpProvider:
+        """Return what sends calls to the process at the other end."""
+        if self.provider is None:
+            self.provider = EsnpProvider(self)
+        return self.provider
+
+    @property
+    def held_bytes(self) -> int:
+        """Also answers of a service process that nobody has taken yet."""
+        return super().held_bytes + (0 if self.provider is None else self.provider.held_bytes)
+
     def on_closed(self) -> None:
-        """Forget calls that other servers have not answered."""
+        """Forget calls that other servers have not answered; fail those that this one has not."""
         for route in self.listener.routes:
             route.left(self)
+        if self.provider is not None:
+            self.listener.calls.offers.withdraw(self.provider)
+            self.provider.lost()
 
     def resume_writing(self) -> None:
         """Resume reading, pushing and streams when the peer has caught up."""
@@ -183,6 +215,8 @@ class EsnpConnection(Connection):
                 self._requested(event.call)
             elif type(event) is Announced and kind(event.message) == "EVENT":
                 self._announced(event)
+            elif type(event) in _REPLIES and self.provider is not None:
+                self.provider.on_event(event)
         finally:
             self._handling_event = False
 
@@ -548,7 +582,10 @@ class EsnpListener(Listener):
 
     def route_of(self, target: tuple[str, str], rows: tuple[Row, ...]) -> Route | None:
         """Return the route of a call; None for services of this hub, and without a route."""
-        if not self.routes or target[0] == HUB_SERVICE or self.hub.services.named(*target):
+        if not self.routes or target[0] == HUB_SERVICE:
+            return None
+        service = self.hub.services.named(*target)
+        if service is not None and service.where:
             return None
         return next((each for each in self.routes if each.matches(rows)), None)
 

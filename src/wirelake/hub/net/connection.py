@@ -53,6 +53,7 @@ from ..observe.tap import Tap
 from ..pubsub.notifications import Form, Notification
 from ..pubsub.subscriptions import Client
 from ..rpc.call_types import Answerer, Call, Result, json_body
+from ..rpc.offers import Provider
 from .acceptor import charged_address, tune
 from .context import HubContext
 
@@ -211,6 +212,10 @@ class Connection(asyncio.Protocol):
     @abstractmethod
     def may_receive(self) -> bool:
         """Whether notifications may be pushed now."""
+
+    def make_provider(self) -> Provider | None:
+        """Return what sends calls to the peer, if the protocol lets it offer services."""
+        return None
 
     def close_session(self, reason: str) -> None:
         """Close the session as the protocol does; the transport is closed afterwards."""

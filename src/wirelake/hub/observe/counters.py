@@ -56,6 +56,15 @@ class LatencyHistogram:
         """Number of calls."""
         return sum(self.buckets)
 
+    def quantile_ns(self, part: float) -> int:
+        """Return the duration that this part of all calls did not exceed; 0 without calls."""
+        rank, below = part * self.count, 0
+        for start, stop, count in self.filled():
+            below += count
+            if below >= rank:
+                return (start + stop) // 2
+        return 0
+
     def filled(self) -> list[tuple[int, int, int]]:
         """Return the buckets that are not empty: from, up to (exclusive), number of calls."""
         return [(*bounds(at), count) for at, count in enumerate(self.buckets) if count]
@@ -92,6 +101,7 @@ class Counters:
         "failures",
         "handshake_failures",
         "hub_calls",
+        "provided",
         "published",
         "refused",
         "refused_publishes",
@@ -119,6 +129,9 @@ class Counters:
         """Calls, by protocol and outcome: `ok` or an error code."""
         self.hub_calls: dict[str, LatencyHistogram] = {name: LatencyHistogram() for name in CALLS}
         """Latency of the hub's own calls, by name."""
+        self.provided: Counter[str] = Counter()
+        """Calls that the hub sent to processes with services, by outcome: `ok`, `failed`,
+        `timeout`, `lost`, `cancelled`, or `bad_reply`."""
         self.auth_failures: Counter[str] = Counter()
         """Wrong ids or tokens, by protocol."""
         self.bytes_in: Counter[str] = Counter()

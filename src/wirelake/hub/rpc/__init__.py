@@ -4,7 +4,8 @@ Read in this order:
 
     call_types      what a service gets and returns; typed arguments; deferred replies
     services        functions as services, by name and number
-    hub_calls       auth, subscribe, unsubscribe, publish, ack
+    offers          services of other processes, and which process gets a call
+    hub_calls       auth, subscribe, unsubscribe, publish, ack; serve, withdraw, services
     demo_services   the services of `wirelake hub --demo`
 
 It may import `hub.auth`, `hub.pubsub`, `hub.observe` and what is below them; connections are known

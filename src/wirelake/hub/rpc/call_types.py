@@ -39,6 +39,8 @@ __all__ = [
     "ServiceError",
     "json_body",
     "read_arguments",
+    "read_object",
+    "signature_text",
 ]
 
 
@@ -100,6 +102,11 @@ class Call(msgspec.Struct, frozen=True, gc=False, eq=False):
     def payloads(self) -> tuple[bytes, ...]:
         """ESNP: the data of each PAYLOAD row."""
         return ()
+
+    @property
+    def timeout_s(self) -> float | None:
+        """How long the caller waits, if it has said so."""
+        return None
 
     @property
     def echo(self) -> Result:
@@ -216,6 +223,17 @@ class Arguments:
             raise HubError("bad_arguments", _argument_text(error, self.names)) from None
 
 
+_object: Final = msgspec.json.Decoder(dict[str, Any])
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """Return the values of a JSON body by name; HubError if it is no object."""
+    try:
+        return _object.decode(body or b"{}")
+    except UNREADABLE_JSON as error:
+        raise HubError("bad_arguments", _argument_text(error, ())) from None
+
+
 _decoders: Final[dict[type[Any], msgspec.json.Decoder[Any]]] = {}
 """JSON decoders by type of arguments."""
 
@@ -256,6 +274,32 @@ def _argument_text(error: Exception, names: Sequence[str]) -> str:
         return unknown("argument", found["unknown"], names)
     problem = found["problem"].replace("`", "")
     return f"argument {found['argument']!r}: {problem[:1].lower()}{problem[1:]}"
+
+
+def signature_text(function: Callable[..., Any]) -> str:
+    """Return the arguments and the result of a function as they are written, without the `Call`."""
+    signature = inspect.signature(function)
+    hints = _hints(function)
+    shown = [
+        parameter.replace(annotation=_written(parameter.annotation))
+        for name, parameter in signature.parameters.items()
+        if hints.get(name) is not Call
+    ]
+    result = signature.return_annotation
+    return str(signature.replace(parameters=shown, return_annotation=_written(result)))
+
+
+def _written(annotation: Any) -> Any:
+    """Return an annotation that is shown as it is written, also if it is a string."""
+    return _Text(annotation) if isinstance(annotation, str) else annotation
+
+
+class _Text:
+    def __init__(self, text: str):
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 _PLAIN: Final = inspect.Parameter.POSITIONAL_OR_KEYWORD

@@ -1,5 +1,5 @@
 """The calls that the hub serves itself (`wirelake.protocols.hub_calls`): auth, subscribe,
-unsubscribe, publish, ack.
+unsubscribe, publish, ack; serve and withdraw of processes that offer services; services.
 
 A listener passes the name of a call and its arguments, as values by name or as a JSON body, and
 gets the outcome through a callback: before `run` returns, or later when it is on disk.
@@ -16,17 +16,26 @@ from wirelake.protocols.hub_calls import (
     AUTH,
     CALLS,
     PUBLISH,
+    SERVE,
+    SERVICES,
     SUBSCRIBE,
     UNSUBSCRIBE,
+    WITHDRAW,
     AckArguments,
     AckResult,
     AuthArguments,
     AuthResult,
     HubCall,
     PublishArguments,
+    ServeArguments,
+    ServeResult,
+    ServicesArguments,
+    ServicesResult,
     SubscribeArguments,
     TopicArguments,
     TopicsResult,
+    WithdrawArguments,
+    WithdrawResult,
 )
 from wirelake.wire.errors import unknown
 
@@ -37,6 +46,7 @@ from ..pubsub.notifications import Publication, Published
 from ..pubsub.subscriptions import Client, Receiver
 from ..pubsub.topics import Topics
 from .call_types import Answerer, read_arguments
+from .offers import Offers, Provider
 from .services import Services
 
 __all__ = ["Caller", "HubCalls"]
@@ -57,13 +67,23 @@ class Caller(Receiver, Protocol):
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine, at once as far as it can; it is cancelled when the connection ends."""
 
+    def make_provider(self) -> Provider | None:
+        """Return what sends calls to the peer, if the protocol lets it offer services."""
+
 
 class HubCalls:
     """Serves the hub's own calls."""
 
     def __init__(
-        self, topics: Topics, authority: Authority, services: Services, counters: Counters
+        self,
+        topics: Topics,
+        authority: Authority,
+        services: Services,
+        offers: Offers,
+        counters: Counters,
     ):
+        self.offers = offers
+        """What processes offer."""
         self._topics = topics
         self._authority = authority
         self._services = services
@@ -75,6 +95,9 @@ class HubCalls:
             UNSUBSCRIBE.name: self._unsubscribe,
             PUBLISH.name: self._publish,
             ACK.name: self._ack,
+            SERVE.name: self._serve,
+            WITHDRAW.name: self._withdraw,
+            SERVICES.name: self._list_services,
         }
 
     def run(
@@ -216,6 +239,37 @@ class HubCalls:
         acked = self._topics.ack(connection, given.ids)
         self._latency[ACK.name].record(begun_ns)
         answer(AckResult(acked=acked))
+
+    # -- services ----------------------------------------------------------------------------
+
+    def _serve(self, connection: Caller, given: ServeArguments, answer: Answerer) -> None:
+        begun_ns = perf_counter_ns()
+        provider = _provider(connection)
+        count = self.offers.offer(provider, given.services)
+        calls = provider.accept(given.calls)
+        self._latency[SERVE.name].record(begun_ns)
+        answer(ServeResult(services=count, calls=calls))
+
+    def _withdraw(self, connection: Caller, given: WithdrawArguments, answer: Answerer) -> None:
+        begun_ns = perf_counter_ns()
+        count = self.offers.withdraw(_provider(connection), given.services)
+        self._latency[WITHDRAW.name].record(begun_ns)
+        answer(WithdrawResult(services=count))
+
+    def _list_services(
+        self, connection: Caller, given: ServicesArguments, answer: Answerer
+    ) -> None:
+        begun_ns = perf_counter_ns()
+        count, found = self.offers.listed(connection.client, given.offset, given.limit)
+        self._latency[SERVICES.name].record(begun_ns)
+        answer(ServicesResult(count=count, services=found))
+
+
+def _provider(connection: Caller) -> Provider:
+    provider = connection.make_provider()
+    if provider is None:
+        raise HubError("bad_arguments", "services are offered over ESNP only")
+    return provider
 
 
 def _arguments(name: str, given: Mapping[str, Any] | bytes) -> Any:

@@ -1,4 +1,5 @@
-"""Services: Python functions that clients of any protocol can call.
+"""Services: Python functions that clients of any protocol can call, in the hub's process or in
+others (`offers.py`).
 
     services = Services()
 
@@ -20,6 +21,7 @@ import asyncio
 import contextlib
 import inspect
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from time import perf_counter_ns
 from typing import Any, Final, Literal, TypeAlias, TypeVar
@@ -27,7 +29,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 
 from wirelake.protocols import registry
-from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS
+from wirelake.protocols.hub_calls import HUB_SERVICE, RESERVED_NUMBERS, Offer
 
 from ..errors import HubError
 from ..observe.counters import LatencyHistogram
@@ -42,18 +44,22 @@ from .call_types import (
     ServiceDefinitionError,
     ServiceError,
     json_body,
+    signature_text,
 )
 from .defect_log import DefectLog
 
 __all__ = [
     "Answerer",
     "Call",
+    "FunctionService",
     "Reply",
     "Result",
     "Service",
     "ServiceDefinitionError",
     "ServiceError",
     "Services",
+    "check_name",
+    "check_number",
     "json_body",
 ]
 
@@ -63,38 +69,60 @@ _Kind: TypeAlias = Literal["plain", "thread", "async", "stream"]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-class Service:
-    """A function that can be called."""
+class Service(ABC):
+    """What a call reaches: a function in the hub's process, or in processes that offer it.
 
-    __slots__ = (
-        "_arguments",
-        "_defects",
-        "_function",
-        "_services",
-        "immediate",
-        "kind",
-        "latency",
-        "name",
-        "takes_values",
-        "wants_call",
-    )
+    Listeners know no more than this class: neither where a service runs, nor how it is called.
+    """
 
-    def __init__(self, services: Services, name: str, function: Callable[..., Any], thread: bool):
+    __slots__ = ("_services", "immediate", "latency", "name", "takes_values", "wants_call")
+
+    def __init__(
+        self, services: Services, name: str, *, immediate: bool, wants_call: bool, values: bool
+    ):
         self._services = services
-        self._function = function
-        self._arguments = Arguments(function)
-        self._defects = DefectLog(_log)
         self.name = name
         """Its name in messages and metrics: `test/add`."""
         self.latency = LatencyHistogram()
         """Latency of its calls."""
-        self.kind = _kind_of(function, thread)
-        self.immediate = self.kind == "plain"
+        self.immediate = immediate
         """Whether `now` can be used: a plain function, whose result is the answer."""
-        self.wants_call = self._arguments.wants_call
+        self.wants_call = wants_call
         """Whether the function takes the `Call`; otherwise `now` accepts None."""
-        self.takes_values = bool(self._arguments.names) or not self.wants_call
+        self.takes_values = values
         """Whether arguments have to be read; with only a `Call`, the function reads them itself."""
+
+    # -- provided by subclasses --------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def signature(self) -> str:
+        """Its arguments and its result, for people."""
+
+    @property
+    @abstractmethod
+    def numbers(self) -> Mapping[str, int]:
+        """Its number in each protocol that has numbers."""
+
+    @property
+    @abstractmethod
+    def where(self) -> list[str]:
+        """Where it runs: `hub`, or the ids of the clients that offer it; empty for nowhere."""
+
+    @property
+    @abstractmethod
+    def running(self) -> int:
+        """Calls under way."""
+
+    @abstractmethod
+    def read(self, given: Mapping[str, Any] | bytes, call: Call) -> Any:
+        """Return what `outcome` takes, from values by name or from a JSON body; HubError."""
+
+    @abstractmethod
+    async def outcome(self, call: Call, arguments: Any) -> Result | HubError:
+        """Run one call."""
+
+    # -- calls -------------------------------------------------------------------------------
 
     def run(self, call: Call, given: Mapping[str, Any] | bytes, answer: Answerer) -> None:
         """Call it with values by name, or with a JSON body.
@@ -109,30 +137,97 @@ class Service:
         client = call.client
         try:
             if client is not None and client.rights is not None:
-                self._check(client.rights)
+                self.check(client.rights)
             # Here, so that it holds for events, too, which no session counts.
             if call.connection.is_busy:
                 raise HubError("too_busy", "too many concurrent calls")
-            values = self._arguments.read(given, call)
+            arguments = self.read(given, call)
         except HubError as error:
             self.latency.record_failure(begun_ns)
             answer(error)
             return
         # The task belongs to the connection, which cancels it when it closes; `running` is counted
         # down by a callback, because a cancelled task does not reach its end.
-        task = asyncio.ensure_future(self._later(call, values, answer, begun_ns))
+        task = asyncio.ensure_future(self._later(call, arguments, answer, begun_ns))
         self._services.running += 1
         task.add_done_callback(self._ended)
         call.connection.spawn(task, len(call.body))
 
-    def _ended(self, _: asyncio.Task[None]) -> None:
-        self._services.running -= 1
+    def now(
+        self, client: Client | None, call: Call | None, given: Mapping[str, Any] | bytes
+    ) -> Result | HubError:
+        """Call a plain function for a client; `call` is used only if `wants_call`."""
+        raise NotImplementedError(f"{self.name} is not immediate")
 
-    def _check(self, rights: Rights) -> None:
+    def check(self, rights: Rights) -> None:
         """Raise HubError when a client with these rights may not call this, or not that often."""
         refusal = rights.call(self.name)
         if refusal is not None:
             raise refusal
+
+    def _ended(self, _: asyncio.Task[None]) -> None:
+        self._services.running -= 1
+
+    async def _later(self, call: Call, arguments: Any, answer: Answerer, begun_ns: int) -> None:
+        outcome = await self.outcome(call, arguments)
+        if isinstance(outcome, HubError):
+            self.latency.record_failure(begun_ns)
+        else:
+            self.latency.record(begun_ns)
+        answer(outcome)
+
+
+class FunctionService(Service):
+    """A function in this process."""
+
+    __slots__ = ("_arguments", "_defects", "_function", "_numbers", "_running", "kind")
+
+    def __init__(
+        self,
+        services: Services,
+        name: str,
+        function: Callable[..., Any],
+        thread: bool,
+        numbers: Mapping[str, int],
+    ):
+        self._function = function
+        self._arguments = Arguments(function)
+        self._numbers = numbers
+        self._running = 0
+        self._defects = DefectLog(_log)
+        self.kind = _kind_of(function, thread)
+        wants_call = self._arguments.wants_call
+        super().__init__(
+            services,
+            name,
+            immediate=self.kind == "plain",
+            wants_call=wants_call,
+            values=bool(self._arguments.names) or not wants_call,
+        )
+
+    @property
+    def signature(self) -> str:
+        """Arguments and result as they are written, without the `Call`."""
+        return signature_text(self._function)
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """Its number in each protocol that has numbers."""
+        return self._numbers
+
+    @property
+    def where(self) -> list[str]:
+        """The hub itself."""
+        return ["hub"]
+
+    @property
+    def running(self) -> int:
+        """Calls under way; a plain function has none."""
+        return self._running
+
+    def read(self, given: Mapping[str, Any] | bytes, call: Call) -> tuple[Any, ...]:
+        """Return the arguments in the function's order; HubError."""
+        return self._arguments.read(given, call)
 
     def now(
         self, client: Client | None, call: Call | None, given: Mapping[str, Any] | bytes
@@ -144,7 +239,7 @@ class Service:
         begun_ns = perf_counter_ns()
         try:
             if client is not None and client.rights is not None:
-                self._check(client.rights)
+                self.check(client.rights)
             result = self._function(*self._arguments.read(given, call))
         except HubError as error:
             self.latency.record_failure(begun_ns)
@@ -157,28 +252,22 @@ class Service:
             return result  # type: ignore[no-any-return]
         return self._checked(result)
 
-    async def _later(
-        self, call: Call, values: tuple[Any, ...], answer: Answerer, begun_ns: int
-    ) -> None:
-        outcome = await self._outcome(call, values)
-        if isinstance(outcome, HubError):
-            self.latency.record_failure(begun_ns)
-        else:
-            self.latency.record(begun_ns)
-        answer(outcome)
-
-    async def _outcome(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:
+    async def outcome(self, call: Call, arguments: tuple[Any, ...]) -> Result | HubError:
+        """Run the function."""
+        self._running += 1
         try:
             if self.kind == "stream":
-                return await self._stream(call, values)
+                return await self._stream(call, arguments)
             if self.kind == "thread":
-                result = await asyncio.to_thread(self._function, *values)
+                result = await asyncio.to_thread(self._function, *arguments)
             else:
-                result = await self._function(*values)
+                result = await self._function(*arguments)
         except HubError as error:
             return error
         except Exception:
             return self._failed()
+        finally:
+            self._running -= 1
         return self._checked(result)
 
     async def _stream(self, call: Call, values: tuple[Any, ...]) -> Result | HubError:
@@ -280,19 +369,47 @@ class Services:
         thread: bool,
     ) -> None:
         name = f"{service}/{op}"
-        if not service or not op or service == HUB_SERVICE:
-            raise ServiceDefinitionError(
-                f"{name}: expected a service other than {HUB_SERVICE!r}, and an op"
-            )
+        check_name(service, op)
         if (service, op) in self._named:
             raise ServiceDefinitionError(f"{name}: already exists")
         for protocol, number in numbers.items():
-            _check_number(name, protocol, number, self.numbered(protocol))
-        made = Service(self, name, function, thread)
-        self._named[service, op] = made
-        for protocol, number in numbers.items():
-            self._numbered[protocol][number] = made
+            check_number(name, protocol, number)
+            if (taken := self.numbered(protocol).get(number)) is not None:
+                raise ServiceDefinitionError(
+                    f"{name}: {protocol}={number} is already used by {taken.name}"
+                )
+        self.add(FunctionService(self, name, function, thread, numbers))
         self._declared.append((service, op, numbers, function, thread))
+
+    # -- services of other processes ---------------------------------------------------------
+
+    def offers(self) -> list[Offer]:
+        """Return these services as a process offers them to a hub."""
+        return [
+            Offer(
+                name=each.name,
+                signature=each.signature,
+                numbers=dict(each.numbers),
+                values=each.takes_values,
+                body=each.wants_call,
+            )
+            for each in self.every
+        ]
+
+    def add(self, service: Service) -> None:
+        """Add a service that was checked, with its numbers."""
+        name, _, op = service.name.partition("/")
+        self._named[name, op] = service
+        for protocol, number in service.numbers.items():
+            self.numbered(protocol)
+            self._numbered[protocol][number] = service
+
+    def remove(self, service: Service) -> None:
+        """Remove a service, with its numbers."""
+        name, _, op = service.name.partition("/")
+        del self._named[name, op]
+        for protocol, number in service.numbers.items():
+            del self._numbered[protocol][number]
 
 
 def _max_number(protocol: str) -> int | None:
@@ -304,7 +421,16 @@ def _max_number(protocol: str) -> int | None:
     return binding.max_number if binding.addressing == "numbers" else None
 
 
-def _check_number(name: str, protocol: str, number: int, taken: Mapping[int, Service]) -> None:
+def check_name(service: str, op: str) -> None:
+    """Raise ServiceDefinitionError for a name that no service can have."""
+    if not service or not op or service == HUB_SERVICE or "/" in service:
+        raise ServiceDefinitionError(
+            f"{service}/{op}: expected a service other than {HUB_SERVICE!r}, and an op"
+        )
+
+
+def check_number(name: str, protocol: str, number: int) -> None:
+    """Raise ServiceDefinitionError for a number that no service of the protocol can have."""
     most = _max_number(protocol)
     if most is None:
         bindings = registry.all_bindings()[0].items()
@@ -312,10 +438,6 @@ def _check_number(name: str, protocol: str, number: int, taken: Mapping[int, Ser
         raise ServiceDefinitionError(
             f"{name}: {protocol}={number}: expected a protocol with service numbers: "
             f"{', '.join(numbered)}"
-        )
-    if number in taken:
-        raise ServiceDefinitionError(
-            f"{name}: {protocol}={number} is already used by {taken[number].name}"
         )
     if number in RESERVED_NUMBERS or not 0 < number <= most:
         raise ServiceDefinitionError(

@@ -143,6 +143,12 @@ class EsnpSession(FastPathRequests):
             self._start(summary, timeout_s)
         self._write(data)
 
+    def abandon(self, number: int) -> None:
+        """Stop waiting for the reply to a call; one that comes later is dropped, as after a
+        timeout."""
+        if number in self._calls:
+            self._end_call(number)
+
     def forward(self, raw: bytes) -> None:
         """Forward a message unchanged, whatever its rows."""
         self._must("send")
