@@ -196,9 +196,11 @@ class EsnpConnection(Connection):
         """Forget calls that other servers have not answered; fail those that this one has not."""
         for route in self.listener.routes:
             route.left(self)
-        if self.provider is not None:
-            self.listener.calls.offers.withdraw(self.provider)
-            self.provider.lost()
+        # Released: the two refer to each other, and closed connections are in no reference cycle.
+        provider, self.provider = self.provider, None
+        if provider is not None:
+            self.listener.calls.offers.withdraw(provider)
+            provider.lost()
 
     def resume_writing(self) -> None:
         """Resume reading, pushing and streams when the peer has caught up."""
