@@ -70,6 +70,7 @@ CLIENTS = (*OPTIONS, TUNNEL, PARTS)
 NO_TRAFFIC = {
     *("protocols", "encode", "conform", "dissector", "hub", "top", "client", "call", "publish"),
     *("subscribe", "ping", "doctor", "simulate", "demo", "completion", "context", "user"),
+    "serve",
 }
 """Commands that show no captured or live messages of other clients."""
 

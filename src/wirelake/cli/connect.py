@@ -46,6 +46,7 @@ __all__ = [
     "admin_hub",
     "admin_options",
     "client_errors",
+    "client_options",
     "connected",
     "connection_options",
     "message_object",
@@ -138,8 +139,14 @@ def server(word: str | None, connection: dict[str, Any]) -> str:
     return f"{context.url.rstrip('/')}/{word}" if word else context.url
 
 
-def connected(
-    url: str,
+def connected(url: str, **options: Any) -> Client:
+    """Return the client that the options describe; `async with` connects it."""
+    from wirelake.client import connect
+
+    return connect(url, **client_options(**options))
+
+
+def client_options(
     *,
     client_id: str | None,
     token: str | None,
@@ -153,10 +160,8 @@ def connected(
     protocol_options: tuple[str, ...],
     timeout_s: float,
     **more: Any,
-) -> Client:
-    """Return the client that the options describe; `async with` connects it."""
-    from wirelake.client import connect
-
+) -> dict[str, Any]:
+    """Return the options of a client for those of the command line."""
     pairs = name_value_pairs("--option", protocol_options)
     extra = {name: typed_value(text) for name, text in pairs.items()}
     for name in extra:
@@ -174,21 +179,20 @@ def connected(
         raise click.UsageError(
             "--id requires a token: give --token-file FILE or set WIRELAKE_TOKEN"
         )
-    return connect(
-        url,
-        id=client_id,
-        token=token or "",
-        tls=None if ca is None else tls_context(ca),
-        pinned=None if key is None else _key_text(key),
-        psk=None if psk is None else _text_in("--psk", psk),
-        anonymous=anonymous,
-        allow_plaintext=True if plaintext else None,
-        dialect=dialect,
-        timeout_s=timeout_s,
-        connect_timeout_s=timeout_s,
+    return {
+        "id": client_id,
+        "token": token or "",
+        "tls": None if ca is None else tls_context(ca),
+        "pinned": None if key is None else _key_text(key),
+        "psk": None if psk is None else _text_in("--psk", psk),
+        "anonymous": anonymous,
+        "allow_plaintext": True if plaintext else None,
+        "dialect": dialect,
+        "timeout_s": timeout_s,
+        "connect_timeout_s": timeout_s,
         **extra,
         **more,
-    )
+    }
 
 
 def server_with_calls(url: str, needs: str) -> tuple[tuple[Where, ...], Binding]:

@@ -34,6 +34,7 @@ COMMANDS = {
     "follow": "Print one connection of a capture as a conversation.",
     "lake": "Maintain tables from a folder of captures, and query them.",
     "hub": "Run the server: all protocols, services, topics and inboxes.",
+    "serve": "Offer services to hubs, from a process of their own.",
     "top": "Show live statistics of a hub: connections, rates, calls, topics, errors.",
     "tail": "Print decoded messages of a running hub.",
     "client": "Manage the clients of a hub: add, list, remove, rotate tokens.",

@@ -8,6 +8,8 @@ their callers have got an error already.
 from __future__ import annotations
 
 import asyncio
+import logging
+from functools import partial
 from typing import Any, Final
 
 from wirelake.client.connection import ClientConnection, Notification, Push
@@ -23,6 +25,7 @@ from .requests import Requests
 
 __all__ = ["DEFAULT_CALLS", "MAX_CALLS", "ServiceProcess"]
 
+_log = logging.getLogger(__name__)
 DEFAULT_CALLS: Final = 64
 """Calls under way at a time, unless told otherwise."""
 MAX_CALLS: Final = 256
@@ -94,7 +97,7 @@ class ServiceProcess(ReconnectingClient):
         requests = Requests(connection, self.services, self._wanted)
         # Before the offer: the hub may send a call together with its answer.
         connection.on_request = requests.start
-        connection.lost.add_done_callback(lambda _: requests.cancel_all())
+        connection.lost.add_done_callback(partial(self._lost, requests))
         self._requests = requests
         offers = [
             {
@@ -113,8 +116,15 @@ class ServiceProcess(ReconnectingClient):
         )
         self.calls = int(answer["calls"])
 
-    def on_ready(self, connection: ClientConnection) -> None:
-        """Nothing: what a connection needs is there after `prepare`."""
+    def _lost(self, requests: Requests, error: asyncio.Future[ConnectionLost]) -> None:
+        requests.cancel_all()
+        if self._finished is None and self._requests is requests and self.connects:
+            _log.warning("%s: %s; dialling again", self.settings.where.place, error.result())
+
+    def on_ready(self, connection: ClientConnection) -> None:  # noqa: ARG002
+        """Log that the services are offered again."""
+        if self.connects > 1:
+            _log.warning("%s: connected, services are offered again", self.settings.where.place)
 
     def on_finished(self, error: ClientError | None) -> None:
         """Let `wait` return."""

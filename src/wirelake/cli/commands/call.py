@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from wirelake.protocols.hub_calls import SERVICES
 
 from ..connect import (
     client_errors,
@@ -19,7 +22,7 @@ from ..connect import (
 from ..errors import BAD_DATA
 from ..main import COMMANDS
 from ..options import CONTEXT, name_value_pairs, read_input, typed_value
-from ..output.text import body_text, json_line, print_notice
+from ..output.text import body_text, duration_text, json_line, print_notice, print_table, printable
 
 if TYPE_CHECKING:
     from wirelake.client import Client, Result
@@ -42,11 +45,12 @@ Examples:
   wirelake call 'esnp://127.0.0.1:9600/test/add?g=blue&to=500' a=1 b=2 --field 'flags=[128]'
   wirelake call esnp://127.0.0.1:9600/test/echo a=1 --event
   wirelake call esnp://hub-1,hub-2:9700,hub-3/test/add a=1 b=2
+  wirelake call --list esnp://127.0.0.1:9600 --id phone-1
 """
 
 
 @click.command(name="call", help=_CALL_HELP, context_settings=CONTEXT)
-@click.argument("url")
+@click.argument("url", required=False)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option(
     "--body",
@@ -72,6 +76,12 @@ Examples:
 @click.option("--trace", is_flag=True, help="Print the hops of the call, if reported.")
 @click.option("--event", is_flag=True, help="Send an event, which has no response.")
 @click.option(
+    "--list",
+    "listing",
+    is_flag=True,
+    help="List the services of a hub that the client may call: where they run, and how fast.",
+)
+@click.option(
     "--message",
     "whole",
     is_flag=True,
@@ -80,23 +90,31 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per line.")
 @connection_options
 def call(
-    url: str,
+    url: str | None,
     arguments: tuple[str, ...],
     bodies: tuple[str, ...],
     fields: tuple[str, ...],
     stream: bool,
     trace: bool,
     event: bool,
+    listing: bool,
     whole: bool,
     as_json: bool,
     **connection: Any,
 ) -> None:
     """Call a service and print the response."""
+    if listing:
+        if arguments or bodies or fields or stream or trace or event or whole:
+            raise click.UsageError("--list takes a URL, and no arguments of a call")
+        _list_services(server(url, connection), as_json, connection)
+        return
     pairs = name_value_pairs("argument", arguments)
     values = {name: typed_value(text) for name, text in pairs.items()}
     given = _arguments(values, bodies)
     pairs = name_value_pairs("--field", fields)
     options = {name: typed_value(text) for name, text in pairs.items()}
+    if url is None:
+        raise click.UsageError("missing URL, as in esnp://127.0.0.1:9600/test/add")
     url = server(url, connection)
     with client_errors():
         used = {
@@ -205,6 +223,58 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list) else value
+
+
+# -- services ------------------------------------------------------------------------------------
+
+_PAGE: Final = 100
+"""Services per request."""
+_HEADINGS: Final = (
+    *("service", "numbers", "where", "running", "calls", "failed", "p50", "p99", "signature"),
+)
+_RIGHT: Final = (False, False, False, True, True, True, True, True, False)
+"""Which of these columns are numbers."""
+
+
+def _list_services(url: str, as_json: bool, connection: dict[str, Any]) -> None:
+    """Print the services of a hub."""
+    with client_errors():
+        _, binding = server_with_calls(url, "calls")
+    target = SERVICES.target if binding.addressing == "names" else SERVICES.number
+
+    async def work(client: Client) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        while True:
+            page = {"offset": len(found), "limit": _PAGE}
+            data = (await client.call(target, page)).data
+            found += data["services"]
+            if not data["services"] or len(found) >= data["count"]:
+                return found
+
+    found = run_client(url, connection, work, reconnect=False)
+    if as_json:
+        for each in found:
+            click.echo(json_line(each))
+    elif not found:
+        print_notice("no services")
+    else:
+        print_table(_HEADINGS, _RIGHT, [_service_cells(each) for each in found])
+
+
+def _service_cells(service: dict[str, Any]) -> list[str]:
+    called = service["calls"] > 0
+    where = Counter(service["where"])
+    return [
+        printable(service["name"]),
+        printable(", ".join(f"{name}={n}" for name, n in sorted(service["numbers"].items()))),
+        printable(", ".join(f"{name} x{n}" if n > 1 else name for name, n in where.items())) or "-",
+        f"{service['running']:,}",
+        f"{service['calls']:,}",
+        f"{service['failed']:,}",
+        duration_text(service["p50_us"] * 1_000) if called else "-",
+        duration_text(service["p99_us"] * 1_000) if called else "-",
+        printable(service["signature"]),
+    ]
 
 
 # -- ping --------------------------------------------------------------------------------------
