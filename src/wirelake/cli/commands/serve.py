@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from ..connect import client_errors, client_options, connection_options, server
+from ..errors import CommandError
 from ..main import COMMANDS
 from ..named_services import named_services
 from ..options import CONTEXT
@@ -74,6 +75,7 @@ def command(
     named: str, urls: tuple[str, ...], calls: int, drain_s: float, **connection: Any
 ) -> None:
     """Offer services until a signal."""
+    from wirelake.client import CallFailed
     from wirelake.serving import ServiceProcess
 
     services = named_services("SERVICES", named)
@@ -85,7 +87,12 @@ def command(
             made = ServiceProcess(services, url, calls=calls, **client_options(**options))
         processes.append(made)
     with client_errors():
-        asyncio.run(_serve(processes, drain_s))
+        try:
+            asyncio.run(_serve(processes, drain_s))
+        except CallFailed as error:
+            if connection["client_id"] is None and error.text == "auth required":
+                raise CommandError(f"{error}; give --id and --token-file") from error
+            raise
 
 
 async def _serve(processes: Sequence[ServiceProcess], drain_s: float) -> None:
