@@ -40,6 +40,8 @@ QUESTIONS = (
     Question("GET", "/topicz", "/topicz?client=anna", status=400),
     Question("GET", "/clientz", "/clientz?limit=5&offset=0"),
     Question("GET", "/clientz", "/clientz?limit=1001", status=400),
+    Question("GET", "/v1/services", "/v1/services?limit=5&offset=0"),
+    Question("GET", "/v1/services", "/v1/services?client=anna", status=400),
     Question("GET", "/v1/top", "/v1/top?limit=5"),
     Question("GET", "/v1/top", "/v1/top?limit=1001", status=400),
     Question("POST", "/v1/publish", "/v1/publish", {"topic": "@news", "content": "x", "type": 7}),

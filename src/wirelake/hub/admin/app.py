@@ -84,6 +84,7 @@ def _pages() -> dict[tuple[str, str], Page]:
         ("GET", "/connz"): pages.connz,
         ("GET", "/topicz"): pages.topicz,
         ("GET", "/clientz"): pages.clientz,
+        ("GET", "/v1/services"): pages.services,
         ("GET", "/v1/top"): top.top,
         ("POST", "/v1/publish"): notifications.publish,
         ("GET", "/v1/inbox/{client}"): notifications.inbox,

@@ -108,6 +108,13 @@ ENDPOINTS: Final = (
         role=Role.VIEWER,
     ),
     Endpoint(
+        "GET", "/v1/services", "Services, and the processes that offer some.",
+        "Where each service runs and how fast it is. A client lists those that it may call with "
+        "the call `hub/services`.",
+        schemas.Services, queries=(_LIMIT, _OFFSET), refusals=("bad_arguments",),
+        role=Role.VIEWER,
+    ),
+    Endpoint(
         "GET", "/v1/top", "The current state, for `wirelake top`.",
         "Counters, latency histograms of calls, the busiest topics, and connections closed for an "
         "unusual reason. Two requests give the rates.",

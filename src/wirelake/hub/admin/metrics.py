@@ -107,6 +107,9 @@ class HubCollector(Collector):
         counters = self._hub.counters
         yield _pairs("calls", "Calls of services.", "outcome", counters.calls)
         yield self._call_seconds()
+        yield _counts(
+            "provided_calls", "Calls sent to service processes.", "outcome", counters.provided
+        )
         yield _count("published", "Notifications published.", counters.published)
         yield _count("publishes_refused", "Publishes refused.", counters.refused_publishes)
         yield _count("stored", "Notifications stored.", counters.stored)
@@ -140,6 +143,13 @@ class HubCollector(Collector):
     def _state(self) -> Iterable[Metric]:
         hub = self._hub
         yield _gauge("calls_running", "Running calls.", hub.services.running)
+        offers = hub.offers
+        yield _gauge("service_processes", "Processes that offer services.", len(offers.providers))
+        yield _gauge("offered_services", "Services that processes offer.", offers.count)
+        under_way = sum(each.running for each in offers.providers)
+        yield _gauge(
+            "provided_calls_running", "Calls in service processes, without an answer.", under_way
+        )
         uptime = (time.time_ns() - hub.started_ns) / 1e9
         yield _gauge("uptime_seconds", "Seconds since the start.", uptime)
         yield _gauge("draining", "1 while the hub shuts down.", int(hub.draining))

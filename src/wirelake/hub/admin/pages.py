@@ -1,4 +1,4 @@
-"""Health, counters, connections, topics and clients.
+"""Health, counters, connections, topics, clients and services.
 
 There may be a million clients: what is counted over all of them is counted in slices (`in_slices`),
 with turns of the event loop in between, and only the rows of the page are formatted.
@@ -36,6 +36,7 @@ __all__ = [
     "readyz",
     "recording_of",
     "recording_state",
+    "services",
     "topicz",
     "traffic_of",
     "varz",
@@ -98,6 +99,7 @@ async def varz(request: Request) -> Response:
             "drops": nested(counters.drops),
             "calls": nested(counters.calls),
             "calls_running": hub.services.running,
+            "provided": counters.provided,
             "bytes_in": traffic.bytes_in,
             "bytes_out": traffic.bytes_out,
             "published": counters.published,
@@ -144,6 +146,25 @@ async def topicz(request: Request) -> Response:
     limit, offset = _bounds(request)
     count, rows = await hub_of(request).topics.topic_page(offset, limit)
     return JsonResponse({"count": count, "topics": rows})
+
+
+async def services(request: Request) -> Response:
+    """Answer with the services by name, and the processes that offer some."""
+    limit, offset = _bounds(request)
+    offers = hub_of(request).offers
+    count, found = offers.listed(None, offset, limit)
+    processes = [
+        {
+            "client": each.name,
+            "peer": each.peer,
+            "services": len(offers.of(each)),
+            "running": each.running,
+            "limit": each.limit,
+            "unexpected": each.unexpected,
+        }
+        for each in offers.providers
+    ]
+    return JsonResponse({"count": count, "services": found, "processes": processes})
 
 
 async def clientz(request: Request) -> Response:

@@ -25,6 +25,9 @@ __all__ = [
     "Redriven",
     "Refusal",
     "Rows",
+    "ServiceProcessView",
+    "ServiceView",
+    "Services",
     "Topicz",
     "Varz",
 ]
@@ -84,6 +87,9 @@ class Varz(msgspec.Struct, kw_only=True):
     """Calls of services, by protocol and outcome: `ok` or an error code."""
     calls_running: int
     """Running calls."""
+    provided: dict[str, int]
+    """Calls sent to service processes, by outcome: `ok`, `failed`, `timeout`, `lost`, `cancelled`;
+    `bad_reply` counts answers that are not valid."""
     bytes_in: dict[str, int]
     """Bytes received, by protocol."""
     bytes_out: dict[str, int]
@@ -159,6 +165,57 @@ class Clientz(msgspec.Struct, kw_only=True):
     """Total number."""
     clients: list[ClientState]
     """The rows of this page."""
+
+
+class ServiceView(msgspec.Struct, kw_only=True):
+    """A service."""
+
+    name: str
+    """`service/op`."""
+    signature: str
+    """Its arguments and its result, for people."""
+    numbers: dict[str, int]
+    """Its number in each protocol that has numbers."""
+    where: list[str]
+    """`hub`, or the ids of the clients whose processes offer it; empty when all have left."""
+    running: int
+    """Calls under way; those of plain functions in the hub are never under way."""
+    calls: int
+    """Finished calls."""
+    failed: int
+    """Failed calls among them."""
+    p50_us: int
+    """Median of their latencies in microseconds, off by an eighth at most; 0 without calls."""
+    p99_us: int
+    """99th percentile, in the same way."""
+
+
+class ServiceProcessView(msgspec.Struct, kw_only=True):
+    """A process that offers services."""
+
+    client: str
+    """The client that it has signed on as."""
+    peer: str
+    """Its address, as `host:port`."""
+    services: int
+    """How many services it offers."""
+    running: int
+    """Calls without an answer, cancelled ones included."""
+    limit: int
+    """How many there may be."""
+    unexpected: int
+    """Answers to no call: second ones, and those that came too late."""
+
+
+class Services(msgspec.Struct, kw_only=True):
+    """Services, and the processes that offer some."""
+
+    count: int
+    """Total number of services."""
+    services: list[ServiceView]
+    """The services of this page, by name."""
+    processes: list[ServiceProcessView]
+    """All processes, in the order in which they offered their first service."""
 
 
 class PublishAnswer(msgspec.Struct, kw_only=True):

@@ -69,6 +69,10 @@ class Provider(Protocol):
     def has_room(self) -> bool:
         """Whether it can take one more."""
 
+    @property
+    def unexpected(self) -> int:
+        """Answers to no call: second ones, and those that came too late."""
+
     def may_serve(self, name: str) -> bool:
         """Return whether it has the right to offer `service/op` now."""
 
