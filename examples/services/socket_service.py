@@ -1,4 +1,4 @@
-"""A service with sockets alone (docs/reference/services-wire.md); arguments: HOST PORT ID TOKEN."""
+"""A service with sockets alone (docs/guides/services-wire.md); arguments: HOST PORT ID TOKEN."""
 
 import socket
 import struct

@@ -18,7 +18,7 @@ own for the same actions and uses none of these.
 
 `serve` and `withdraw` are for processes that offer services over ESNP. The hub sends them requests,
 and these events: `cancel` (id), when nobody waits for the answer any more, and `more` (id, parts),
-when more parts of a stream may be sent. `docs/reference/services-wire.md` describes all of it.
+when more parts of a stream may be sent. `docs/guides/services-wire.md` describes all of it.
 
 Arguments and results are DATA rows in ESNP and a JSON object elsewhere. Content that is not valid
 UTF-8 is `bytes` where the protocol has such a type, and `content_base64` in JSON.

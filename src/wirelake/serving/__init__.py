@@ -11,7 +11,7 @@ In reading order:
     requests   the hub's requests on one connection
 
 The hub's side is in `wirelake.hub.rpc.offers` and `wirelake.hub.listeners.esnp_provider`; what
-crosses the wire is described in `docs/reference/services-wire.md`. This package joins the services
+crosses the wire is described in `docs/guides/services-wire.md`. This package joins the services
 of `wirelake.hub` with the connection of `wirelake.client`, which do not know each other.
 """
 

@@ -1,7 +1,7 @@
 """A process that offers services over ESNP: the hub's requests to it, and their answers.
 
 ESNP is symmetric: after `hub/serve`, the hub sends requests on the connection that the process has
-dialled. `docs/reference/services-wire.md` describes them; the names of HEADERs and events are in
+dialled. `docs/guides/services-wire.md` describes them; the names of HEADERs and events are in
 `wirelake.protocols.hub_calls`.
 
     request      the rows of an ESNP call, or the values of a JSON body as DATA rows; HEADERs say
