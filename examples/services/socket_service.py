@@ -83,7 +83,7 @@ while rows := message(stream):
     elif op == b"cancelled":
         answer(call, {"n": cancelled})
     elif op == b"count":
-        streams[call] = [0, values["n"], values["wirelake.window"]]
+        streams[call] = [0, values["n"], values["wirelake-window"]]
     elif op == b"never":
         streams[call] = [0, 1, 0]  # a stream that may send nothing
     elif op == b"more" and call in streams:

@@ -349,7 +349,7 @@ def test_codes_of_errors() -> None:
                     ("nonsense", "failed"),
                 ):
                     call = calling(client, "3001")
-                    code = Header(name="wirelake.code", value=var_of(given))
+                    code = Header(name="wirelake-code", value=var_of(given))
                     reply(peer, await peer.message(), code, head=(Error(value="no"),))
                     assert await failure(call) == "no"
                     assert it.hub.counters.calls["tny", counted] >= 1
@@ -369,7 +369,7 @@ async def request_of(it: Running, *rows: Row) -> Message:
 
 
 def test_the_rows_of_a_call_reach_the_process_without_forged_headers() -> None:
-    forged = Header(name="wirelake.client", value=var_of("root"))
+    forged = Header(name="wirelake-client", value=var_of("root"))
     own = Header(name="lang", value=var_of("de"))
     rows = (own, XData(id=3, data=b"x"), Payload(data=b"p"))
 
@@ -379,10 +379,10 @@ def test_the_rows_of_a_call_reach_the_process_without_forged_headers() -> None:
             assert flags_of(got) == {FlagType.REQUEST, FlagType.ASYNC}
             headers = values_of(got.rows, Header)
             assert headers == {
-                "wirelake.client": "alice",
-                "wirelake.protocol": "esnp",
-                "wirelake.timeout_ms": 30_000,
-                "wirelake.window": 16,
+                "wirelake-client": "alice",
+                "wirelake-protocol": "esnp",
+                "wirelake-timeout-ms": 30_000,
+                "wirelake-window": 16,
                 "lang": "de",
             }
             body = [row for row in got.rows if isinstance(row, Data | XData | Payload)]

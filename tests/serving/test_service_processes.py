@@ -105,7 +105,7 @@ def test_the_deadline_of_the_caller_is_passed_on(kind: str) -> None:
     async def test() -> None:
         async with serving_hub() as it, offered(kind, it), alice(it) as client:
             with pytest.raises(CallFailed, match=r"within 0\.05 s"):
-                await client.call("demo/never", headers={"wirelake.timeout_ms": 50})
+                await client.call("demo/never", headers={"wirelake-timeout-ms": 50})
 
     run(test())
 

@@ -165,7 +165,7 @@ def test_a_hub_reads_and_writes_these_messages() -> None:
             await page.expect()
             page.send()
             assert (await call).parts == 10
-            limit = {"wirelake.timeout_ms": 50}
+            limit = {"wirelake-timeout-ms": 50}
             call = asyncio.ensure_future(client.call("demo/count", {"n": 1}, headers=limit))
             await peer.message()
             await page.expect()

@@ -128,7 +128,7 @@ class EsnpCall(Call, frozen=True, gc=False, eq=False):
 
     @property
     def timeout_s(self) -> float | None:
-        """How long the caller waits, by its HEADER `wirelake.timeout_ms`."""
+        """How long the caller waits, by its HEADER `wirelake-timeout-ms`."""
         limit_ms = header_value(self.received, TIMEOUT_HEADER)
         # By class: a boolean is an int in Python. Not below a millisecond: 0 would be "no time".
         return max(limit_ms, 1) / 1000 if type(limit_ms) in (int, float) else None

@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from wirelake.protocols.esnp.endpoint import Answered, CallFailed
 from wirelake.protocols.esnp.layout import (
@@ -57,7 +57,10 @@ from ..rpc.call_types import Reply, Result
 from ..rpc.offers import ProvidedCall
 
 if TYPE_CHECKING:
-    from .esnp import EsnpConnection
+    from wirelake.protocols.esnp.session import EsnpSession
+
+    from ..net.context import HubContext
+    from ..pubsub.subscriptions import Client
 
 __all__ = ["EsnpProvider", "header_value"]
 
@@ -71,6 +74,21 @@ _NEVER_S: Final = 1e9
 _ASYNC: Final = (int(FlagType.ASYNC),)
 _BODY: Final = frozenset({Data, Payload, XData})
 _OK: Final = "ok"
+
+
+class _Connection(Protocol):
+    """The connection of a process."""
+
+    hub: HubContext
+    client: Client | None
+    peer: tuple[str, int]
+    paused_since: float
+    session: EsnpSession
+
+    @property
+    def open(self) -> bool: ...
+
+    def react(self) -> None: ...
 
 
 class _Sent:
@@ -111,7 +129,7 @@ class _Sent:
 class EsnpProvider:
     """The process at the other end of a connection."""
 
-    def __init__(self, connection: EsnpConnection):
+    def __init__(self, connection: _Connection):
         self._connection = connection
         self._calls: dict[int, _Sent] = {}
         self._wanted = 1
