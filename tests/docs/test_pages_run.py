@@ -25,7 +25,15 @@ RUN_HERE = (
 )  # fmt: skip
 RUN_WITH_THE_LAKE = ("lake", "lake-operations")
 # Pages without commands, or whose commands need another machine (they say so).
-READ_ONLY = ("deploy", "hub-benchmarks", "index", "performance", "postgresql", "security")
+READ_ONLY = (
+    "deploy",
+    "hub-benchmarks",
+    "index",
+    "performance",
+    "postgresql",
+    "security",
+    "services-wire",
+)
 PAGES = [
     *(GUIDES / f"{name}.md" for name in (*RUN_HERE, *RUN_WITH_THE_LAKE)),
     DOCS / "tutorial.md",

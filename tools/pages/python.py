@@ -77,6 +77,13 @@ PUBLIC: Final = (
         ("service", "include"),
     ),
     Public(
+        "wirelake.serving",
+        "Services in a process of their own "
+        "([Write a service](../guides/services.md#processes-of-their-own)).",
+        methods=("open", "close", "wait", "drain"),
+        attributes=False,
+    ),
+    Public(
         "wirelake.hub.hub",
         "A hub inside of your own program; the usual way to run one is `wirelake hub`.",
         ("Hub",),
