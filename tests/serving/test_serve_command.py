@@ -111,8 +111,13 @@ def test_it_serves_calls_and_ends_on_a_signal(shop: Shop) -> None:
         assert 0 < price["p50_us"] <= price["p99_us"]
         assert (other["name"], other["calls"], other["p99_us"]) == ("shop/wait", 0, 0)
         shown = shop.call("--list", shop.url).stdout.splitlines()
-        assert shown[0].split()[:3] == ["service", "numbers", "where"]
-        assert shown[2].split()[:3] == ["shop/price", "tny=2001", "shop-1"]
+        signature = "shop/price(item: str, count: int = 1) -> dict[str, int]"
+        assert shown[0] == f"{signature}  tny=2001"
+        assert shown[1].startswith("    at shop-1, 0 running, 1 call, 0 failed, p50 ")
+        assert shown[2:] == [
+            "shop/wait(file: str) -> dict[str, bool]",
+            "    at shop-1, 0 running, 0 calls, 0 failed",
+        ]
         process.send_signal(signal.SIGTERM)
         assert process.wait(DEADLINE_S) == 0
     gone = shop.call(f"{shop.url}/shop/price", "item=apple")

@@ -22,7 +22,7 @@ from ..connect import (
 from ..errors import BAD_DATA
 from ..main import COMMANDS
 from ..options import CONTEXT, name_value_pairs, read_input, typed_value
-from ..output.text import body_text, duration_text, json_line, print_notice, print_table, printable
+from ..output.text import body_text, counted, duration_text, json_line, print_notice, printable
 
 if TYPE_CHECKING:
     from wirelake.client import Client, Result
@@ -229,11 +229,6 @@ def _plain(value: Any) -> Any:
 
 _PAGE: Final = 100
 """Services per request."""
-_HEADINGS: Final = (
-    *("service", "numbers", "where", "running", "calls", "failed", "p50", "p99", "signature"),
-)
-_RIGHT: Final = (False, False, False, True, True, True, True, True, False)
-"""Which of these columns are numbers."""
 
 
 def _list_services(url: str, as_json: bool, connection: dict[str, Any]) -> None:
@@ -258,23 +253,25 @@ def _list_services(url: str, as_json: bool, connection: dict[str, Any]) -> None:
     elif not found:
         print_notice("no services")
     else:
-        print_table(_HEADINGS, _RIGHT, [_service_cells(each) for each in found])
+        for each in found:
+            _show_service(each)
 
 
-def _service_cells(service: dict[str, Any]) -> list[str]:
-    called = service["calls"] > 0
-    where = Counter(service["where"])
-    return [
-        printable(service["name"]),
-        printable(", ".join(f"{name}={n}" for name, n in sorted(service["numbers"].items()))),
-        printable(", ".join(f"{name} x{n}" if n > 1 else name for name, n in where.items())) or "-",
-        f"{service['running']:,}",
-        f"{service['calls']:,}",
-        f"{service['failed']:,}",
-        duration_text(service["p50_us"] * 1_000) if called else "-",
-        duration_text(service["p99_us"] * 1_000) if called else "-",
-        printable(service["signature"]),
+def _show_service(service: dict[str, Any]) -> None:
+    """Print a service in two lines, which fit a terminal: what it is, and how it does."""
+    numbers = "".join(f"  {name}={n}" for name, n in sorted(service["numbers"].items()))
+    click.echo(printable(f"{service['name']}{service['signature']}{numbers}"))
+    where = [f"{name} x{n}" if n > 1 else name for name, n in Counter(service["where"]).items()]
+    parts = [
+        f"at {', '.join(where)}" if where else "nowhere",
+        f"{service['running']:,} running",
+        counted(service["calls"], "call"),
+        f"{service['failed']:,} failed",
     ]
+    if service["calls"]:
+        for name in ("p50", "p99"):
+            parts.append(f"{name} {duration_text(service[f'{name}_us'] * 1_000)}")
+    click.echo(printable(f"    {', '.join(parts)}"))
 
 
 # -- ping --------------------------------------------------------------------------------------
