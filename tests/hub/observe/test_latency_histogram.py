@@ -64,6 +64,9 @@ async def _noted() -> None:
             await peer.call("hub/publish", topic="@news", content="x", ttl_s=0)
         await peer.call("hub/publish", content="to nobody")
         await peer.call("hub/ack", id="m0000000000000001")
+        await peer.call("hub/serve", services=[{"name": "shop/price"}])  # no right
+        await peer.call("hub/withdraw")
+        await peer.call("hub/services")
         found: dict[str, Any] = {each.name: each.latency for each in it.hub.services.every}
         found |= it.hub.counters.hub_calls
         counts = {name: (each.count, each.failed) for name, each in found.items()}
@@ -77,6 +80,9 @@ async def _noted() -> None:
         "unsubscribe": (1, 0),
         "publish": (5, 1),
         "ack": (1, 0),
+        "serve": (1, 1),
+        "withdraw": (1, 0),
+        "services": (1, 0),
     }
     slept = found["test/sleep"].filled()[-1]
     assert slept[1] > 20_000_000, "it slept 20 ms"
