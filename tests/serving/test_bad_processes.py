@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 import pytest
@@ -11,13 +12,22 @@ from tests.hub.listeners_esnp.peer import (
     REQUEST,
     Peer,
     connected,
+    error_of,
     flags_of,
     run,
     signed_on,
     to,
 )
 from tests.hub.running import Running, running, until
-from tests.serving.providers import NUMBERS, alice, names, offered, raw_process, serving_hub
+from tests.serving.providers import (
+    NUMBERS,
+    alice,
+    names,
+    offered,
+    process,
+    raw_process,
+    serving_hub,
+)
 
 from wirelake.client import CallFailed, connect
 from wirelake.hub.config import ConfigError, make_config
@@ -332,6 +342,80 @@ def test_a_stream_that_does_not_wait_is_cut_off() -> None:
                 reply(peer, request, *data_rows({"i": part}), head=(SeqNo(current=part),))
             assert await failure(call) == "the service sent more than 16 parts without waiting"
             assert it.hub.counters.provided["bad_reply"] == 1
+
+    run(test())
+
+
+def test_large_parts_that_nobody_reads_fail_their_call_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("wirelake.hub.listeners.esnp_provider._HELD_BYTES", 4 << 20)
+
+    async def test() -> None:
+        async with (
+            serving_hub() as it,
+            raw_process(it, [ADD]) as peer,
+            signed_on(it, "alice") as silent,
+            alice(it) as client,
+        ):
+            silent.ask("demo/add")  # and never reads
+            request = await peer.message()
+            for part in range(1, 16):
+                rows = (Payload(data=bytes(1 << 20)),)
+                reply(peer, request, *rows, head=(SeqNo(current=part),))
+                await peer.writer.drain()
+            cancelled = await peer.message()
+            assert cancelled.rows[1:3] == to("hub/cancel")
+            assert all(not each.held_bytes for each in it.hub.offers.providers)
+            call = calling(client)
+            reply(peer, await peer.message(), *data_rows({"c": 3}))
+            assert (await call).data == {"c": 3}
+            while (message := await silent.message()) and error_of(message) is None:
+                pass
+            assert error_of(message) == "the stream is too fast for its reader"
+
+    run(test())
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_nonsense_harms_neither_the_hub_nor_other_processes(seed: int) -> None:
+    chance = random.Random(seed)
+    flags = [RESP, REQUEST, ASYNC, *(Flag(value=each) for each in (1, 2, 5, 6, 200))]
+
+    def nonsense() -> tuple[Row, ...]:
+        rows: list[Row] = chance.sample(flags, chance.randint(0, 4))
+        numbers = SeqNo(current=chance.randint(-1, 5), maximum=chance.randint(-1, 5))
+        for row in (
+            SourceMessageId(value=chance.randint(0, 6)),
+            MessageId(value=chance.randint(0, 6)),
+            numbers,
+            Error(value="no"),
+            *to(chance.choice(["hub/cancel", "hub/more", "demo/add", "hub/serve", "x/y"])),
+            *data_rows({"id": chance.randint(0, 6), "c": 1}),
+        ):
+            if chance.random() < 0.5:
+                rows.append(row)
+        return tuple(rows)
+
+    async def test() -> None:
+        async with (
+            serving_hub(limits={"service_s": 0.5}) as it,
+            process(it, "demo-2") as made,
+            raw_process(it, [{"name": "demo/raw"}]) as peer,
+            alice(it) as client,
+        ):
+            calls = [calling(client, "demo/raw") for _ in range(4)]
+            await until(lambda: it.hub.services.running == 4, "the calls are under way")
+            for _ in range(300):
+                peer.write(*nonsense())
+            await peer.writer.drain()
+            # Each call ends: with an answer that fits by chance, or with an error.
+            await asyncio.wait(calls)
+            for call in calls:
+                assert call.exception() is None or isinstance(call.exception(), CallFailed)
+            assert (await client.call("demo/add", {"a": 1, "b": 2})).data == {"c": 3}
+            assert made.connects == 1
+        assert it.hub.services.running == 0
 
     run(test())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.listeners_esnp.peer import run
+from tests.hub.listeners_esnp.peer import run, signed_on
 from tests.hub.running import running, until
 from tests.serving.providers import RIGHTS, alice, names, process, serving_hub
 
@@ -131,6 +131,57 @@ def test_it_waits_for_a_hub_that_starts_again(tmp_path: Path) -> None:
             await made.close()
 
     run(test())
+
+
+def test_a_drain_offers_nothing_on_a_new_connection() -> None:
+    services, _ = gated()
+
+    async def test() -> None:
+        async with (
+            serving_hub() as it,
+            alice(it) as client,
+            process(it, services=services) as made,
+        ):
+            call = asyncio.ensure_future(client.call("demo/wait", {"n": 1}))
+            await until(lambda: made.running, "the call is under way")
+            drain = asyncio.ensure_future(made.drain(20))
+            await until(lambda: not names(it), "it is withdrawn")
+            for connection in tuple(it.hub.connections.values()):
+                if connection.client is not None and connection.client.id == "demo-1":
+                    connection.drop("internal")
+            await until(lambda: made.connects == 2, "it is back")
+            assert not names(it)
+            assert await drain == 0
+            with pytest.raises(CallFailed, match="was lost during the call"):
+                await call
+
+    run(test())
+
+
+def test_a_conflict_after_a_lost_connection_is_logged_and_ends(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    services, _ = gated()
+    other = {"name": "demo/wait", "signature": "(other: str)"}
+
+    async def test() -> None:
+        async with serving_hub() as it, process(it, services=services) as made:
+            async with signed_on(it, "demo-2") as peer:
+                (connection,) = [
+                    each for each in it.hub.connections.values() if each is not None
+                    and each.client is not None and each.client.id == "demo-1"
+                ]  # fmt: skip
+                connection.drop("internal")
+                await until(lambda: not names(it), "it has left")
+                await peer.ok("hub/serve", services=[other])
+                await until(lambda: "trying again" in caplog.text, "the refusal is logged")
+                assert not made.connected
+            await until(lambda: made.connects == 2, "it is back when the other has left")
+            assert names(it) == ["demo/wait"]
+
+    with caplog.at_level(logging.WARNING, "wirelake.serving"):
+        run(test())
+    assert "'demo/wait' is offered by demo-2 with the signature (other: str)" in caplog.text
 
 
 def test_it_ends_when_its_token_is_not_valid_any_more() -> None:

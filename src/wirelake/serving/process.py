@@ -8,12 +8,15 @@ their callers have got an error already.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from wirelake.client.connection import ClientConnection, Notification, Push
-from wirelake.client.errors import BadCall, ClientError, ConnectionLost
+from wirelake.client.errors import BadCall, CallFailed, ClientError, ConnectionLost
 from wirelake.client.esnp import EsnpConnection
 from wirelake.client.reconnect import ReconnectingClient
 from wirelake.client.settings import make_settings
@@ -28,6 +31,8 @@ __all__ = ["DEFAULT_CALLS", "MAX_CALLS", "ServiceProcess"]
 _log = logging.getLogger(__name__)
 DEFAULT_CALLS: Final = 64
 """Calls under way at a time, unless told otherwise."""
+_LEAST_S: Final = 1.0
+"""How long the hub may take to answer a withdrawal, however short the drain is."""
 MAX_CALLS: Final = 256
 """The most: as many requests of the hub as an ESNP session keeps unanswered."""
 
@@ -53,6 +58,7 @@ class ServiceProcess(ReconnectingClient):
         """How many calls the hub sends at a time; it may have a lower limit."""
         self._wanted = calls
         self._requests: Requests | None = None
+        self._draining = False
         self._ended: asyncio.Future[ClientError | None] | None = None
 
     async def open(self) -> None:
@@ -78,14 +84,14 @@ class ServiceProcess(ReconnectingClient):
 
         Returns how many are left after that time; `close` cancels them.
         """
+        self._draining = True  # a connection that is made meanwhile offers nothing
         deadline = asyncio.get_running_loop().time() + timeout_s
         connection, requests = self._connection, self._requests
         if not isinstance(connection, EsnpConnection) or requests is None:
             return 0
-        try:
-            await connection.hub_call(WITHDRAW.name, {}, timeout_s)
-        except ConnectionLost:
-            return 0
+        # Without an answer, the hub may still send calls; they are answered like the others.
+        with contextlib.suppress(ClientError):
+            await connection.hub_call(WITHDRAW.name, {}, max(timeout_s, _LEAST_S))
         await requests.finished(deadline)
         return requests.running
 
@@ -99,21 +105,17 @@ class ServiceProcess(ReconnectingClient):
         connection.on_request = requests.start
         connection.lost.add_done_callback(partial(self._lost, requests))
         self._requests = requests
-        offers = [
-            {
-                "name": each.name,
-                "signature": each.signature,
-                "numbers": each.numbers,
-                "values": each.values,
-                "body": each.body,
-            }
-            for each in self.services.offers()
-        ]
-        answer = await connection.hub_call(
-            SERVE.name,
-            {"services": offers, "calls": self._wanted},
-            self.settings.sign_on_timeout_s,
-        )
+        if self._draining:
+            return
+        offers = [msgspec.structs.asdict(each) for each in self.services.offers()]
+        arguments = {"services": offers, "calls": self._wanted}
+        limit_s = self.settings.sign_on_timeout_s
+        try:
+            answer = await connection.hub_call(SERVE.name, arguments, limit_s)
+        except CallFailed as error:
+            if self.connects:  # otherwise `open` raises it
+                _log.warning("%s: %s; trying again", self.settings.where.place, error)
+            raise
         self.calls = int(answer["calls"])
 
     def _lost(self, requests: Requests, error: asyncio.Future[ConnectionLost]) -> None:
@@ -123,7 +125,7 @@ class ServiceProcess(ReconnectingClient):
 
     def on_ready(self, connection: ClientConnection) -> None:  # noqa: ARG002
         """Log that the services are offered again."""
-        if self.connects > 1:
+        if self.connects > 1 and not self._draining:
             _log.warning("%s: connected, services are offered again", self.settings.where.place)
 
     def on_finished(self, error: ClientError | None) -> None:

@@ -11,7 +11,9 @@ dialled. `docs/guides/services-wire.md` describes them; the names of HEADERs and
 
 A process has a bounded number of calls. A cancelled call counts until it is answered, so that a
 process that works on it is not given more; after `_CANCEL_S` the hub stops waiting. A stream may be
-at most `_WINDOW` parts ahead of its caller, which bounds what a slow caller makes the hub keep.
+at most `_WINDOW` parts ahead of its caller. With large parts that is a lot: when those of one
+process exceed `_HELD_BYTES`, the call that gets another one fails, instead of the process with all
+of its calls (`Limits.buffered_bytes_per_client`).
 """
 
 from __future__ import annotations
@@ -65,8 +67,11 @@ if TYPE_CHECKING:
 __all__ = ["EsnpProvider", "header_value"]
 
 _WINDOW: Final = 16
-"""Parts of a stream that may be under way. With small parts, a round trip per eight of them; with
-the largest, 160 MB, which the limits of buffered bytes cut off earlier."""
+"""Parts of a stream that may be under way: a round trip per eight of them."""
+_HELD_BYTES: Final = 32 << 20
+"""Bytes of parts that callers have not taken: half of what the connections of a client may keep."""
+_CHECKED_BYTES: Final = 1 << 20
+"""Bytes of one call from which on those of all calls are added up: few calls have as many."""
 _CANCEL_S: Final = 10.0
 """How long a process may take to answer a cancelled call."""
 _NEVER_S: Final = 1e9
@@ -257,6 +262,7 @@ class EsnpProvider:
         if ahead <= _WINDOW // 2 and number in self._calls and self._connection.open:
             sent.allowed = sent.received - len(sent.parts) + _WINDOW
             self._tell(MORE, {"id": number, "parts": sent.allowed})
+            self._connection.react()
 
     def _result_of(self, message: Message) -> Result:
         """Return the result of a reply; HubError for an error, and for rows that are broken."""
@@ -277,9 +283,13 @@ class EsnpProvider:
         """Stop waiting for a call; if it is not answered, tell the process."""
         sent.parts.clear()
         sent.size = 0
-        if number not in self._calls or not self._connection.open:
+        if not self._connection.open:
             self._calls.pop(number, None)
-            return
+        elif number in self._calls and sent.timer is None:
+            self._cancel(number, sent)
+            self._connection.react()
+
+    def _cancel(self, number: int, sent: _Sent) -> None:
         sent.timer = self._connection.hub.loop.call_later(_CANCEL_S, self._forget, number)
         self._tell(CANCEL, {"id": number})
 
@@ -289,9 +299,8 @@ class EsnpProvider:
             self._connection.session.abandon(number)
 
     def _tell(self, op: str, values: Mapping[str, Any]) -> None:
-        """Send an event."""
+        """Send an event; `react` has to follow."""
         self._connection.session.announce([*_address(HUB_SERVICE, op), *data_rows(values)])
-        self._connection.react()
 
     # -- what comes back ---------------------------------------------------------------------
 
@@ -315,13 +324,27 @@ class EsnpProvider:
             sent.received += 1
             sent.parts.append((event.message, event.last, len(event.raw)))
             sent.size += len(event.raw)
-            if sent.received > sent.allowed and not event.last:
-                self._outcomes["bad_reply"] += 1
-                text = f"the service sent more than {sent.allowed} parts without waiting"
-                sent.error = HubError("failed", text)
+            sent.error = self._excess(sent, event)
+            if sent.error is not None:
+                # The caller may be blocked and learn it late; the process and the memory are not.
+                # The connection reacts after all events.
                 sent.parts.clear()
                 sent.size = 0
+                if not event.last:
+                    self._cancel(number, sent)
         sent.wake()
+
+    def _excess(self, sent: _Sent, event: Answered) -> HubError | None:
+        """Return the error when there are too many parts that nobody has taken, or too large
+        ones."""
+        if sent.received > sent.allowed and not event.last:
+            self._outcomes["bad_reply"] += 1
+            text = f"the service sent more than {sent.allowed} parts without waiting"
+            return HubError("failed", text)
+        large = sent.size > _CHECKED_BYTES and len(sent.parts) > 1
+        if large and self.held_bytes > _HELD_BYTES:
+            return HubError("too_busy", "the stream is too fast for its reader")
+        return None
 
     def _end(self, number: int, error: HubError | None) -> None:
         """Free the place of a call."""
