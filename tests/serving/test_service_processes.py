@@ -12,6 +12,7 @@ from tests.hub.running import until
 from tests.serving.providers import KINDS, NUMBERS, alice, lose, names, offered, serving_hub
 
 from wirelake.client import CallFailed, Client
+from wirelake.hub.listeners.esnp_provider import EsnpProvider
 
 ALL = ["esnp", "tny", "magline"]
 MAGLINE = {"anonymous": True}
@@ -71,6 +72,23 @@ def test_a_stream_is_sent_part_by_part(kind: str) -> None:
             parts = [part.data["i"] async for part in client.stream("demo/count", {"n": 100})]
             assert parts == list(range(100))
             assert [part.data async for part in client.stream("demo/count", {"n": 0})] in ([], [{}])
+
+    run(test())
+
+
+def test_a_stream_sends_no_more_parts_than_the_hub_takes(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EsnpProvider, "_allow_more", lambda *_: None)
+
+    async def test() -> None:
+        async with serving_hub(limits=LATE) as it, offered(kind, it), alice(it) as client:
+            parts = []
+            with pytest.raises(CallFailed, match="did not answer within"):  # noqa: PT012
+                async for part in client.stream("demo/count", {"n": 100}):
+                    parts.append(part.data["i"])
+            assert parts == list(range(16))
+            assert it.hub.counters.provided["bad_reply"] == 0
 
     run(test())
 
