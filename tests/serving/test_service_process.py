@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.hub.listeners_esnp.peer import run, signed_on
+from tests.hub.listeners_esnp.peer import ASYNC, REQUEST, run, signed_on
 from tests.hub.running import running, until
-from tests.serving.providers import RIGHTS, alice, names, process, serving_hub
+from tests.serving.providers import RIGHTS, alice, names, process, raw_process, serving_hub
 
 from wirelake.client import AuthFailed, BadCall, CallFailed
 from wirelake.hub.rpc.services import Call, Reply, Services
 from wirelake.hub.store import remove_client
-from wirelake.protocols.esnp.layout import XData
+from wirelake.protocols.esnp.layout import Flag, FlagType, MessageId, SourceMessageId, XData
+from wirelake.protocols.esnp.message import source_message_id
+from wirelake.protocols.esnp.values import data_rows, values_of
 from wirelake.serving import ServiceProcess
 
 
@@ -287,6 +289,62 @@ def test_an_error_in_a_stream_comes_after_its_parts() -> None:
                 async for part in client.stream("demo/breaks"):
                     parts.append(part.data)
             assert parts == [{"i": 0}]
+
+    run(test())
+
+
+def test_a_route_takes_over_when_no_process_is_left() -> None:
+    elsewhere = Services()
+    elsewhere.service("demo", "add")(_subtract)
+
+    async def test() -> None:
+        async with running(listeners=["esnp"], services=elsewhere, esnp={"auth": "none"}) as other:
+            route = {"server": "{}:{}".format(*other.address("esnp")), "service": "demo"}
+            async with serving_hub(esnp={"routes": [route]}) as it, alice(it) as client:
+                arguments = {"a": 5, "b": 2}
+                async with process(it):
+                    assert (await client.call("demo/add", arguments)).data == {"c": 7}
+                await until(lambda: not names(it), "it has left")
+                assert (await client.call("demo/add", arguments)).data == {"c": 3}
+
+    run(test())
+
+
+def _subtract(a: int, b: int) -> dict[str, int]:
+    return {"c": a - b}
+
+
+def test_one_program_serves_two_hubs() -> None:
+    services, gate = gated()
+    gate.set()
+
+    async def test() -> None:
+        async with (
+            serving_hub() as one,
+            serving_hub() as two,
+            process(one, services=services),
+            process(two, services=services),
+            alice(one) as first,
+            alice(two) as second,
+        ):
+            for client in (first, second):
+                assert (await client.call("demo/wait", {"n": 1})).data == {"n": 1}
+
+    run(test())
+
+
+def test_a_service_calls_another_one_through_its_process() -> None:
+    """A connection carries requests both ways, so a process may call what it offers itself."""
+
+    async def test() -> None:
+        async with serving_hub() as it, raw_process(it, [{"name": "demo/raw"}]) as peer:
+            number = peer.ask("demo/raw", flags=(REQUEST, ASYNC), a=1)
+            request = await peer.message()
+            asked = next(row.value for row in request.rows if isinstance(row, MessageId))
+            answer = SourceMessageId(value=asked)
+            peer.write(Flag(value=FlagType.RESP), REQUEST, answer, *data_rows({"c": 3}))
+            got = await peer.message()
+            assert (source_message_id(got), values_of(got.rows)) == (number, {"c": 3})
 
     run(test())
 
