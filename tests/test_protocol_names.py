@@ -24,7 +24,9 @@ from wirelake.protocols import registry
 ROOT = Path(wirelake.__file__).parent
 BELOW = {"protocols", "wire"}
 """Packages that declare protocols, or are below them."""
-OWN_FILES = ("hub/listeners/", "client/", "traffic/", "conformance/", "columnar/kernels/")
+OWN_FILES = (
+    *("hub/listeners/", "client/", "serving/", "traffic/", "conformance/", "columnar/kernels/"),
+)
 """Where a protocol may have a file or a folder of its own."""
 
 NAMES = tuple(registry.BUILT_IN)

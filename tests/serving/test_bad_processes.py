@@ -105,7 +105,7 @@ def test_services_are_offered_over_esnp_only() -> None:
         async with serving_hub(listeners=["tny"]) as it:
             url = "tny://{}:{}".format(*it.address("tny"))
             async with connect(url, id="demo-1", token=it.tokens["demo-1"]) as client:
-                with pytest.raises(CallFailed, match="services are offered over ESNP only"):
+                with pytest.raises(CallFailed, match="services are offered over esnp only"):
                     await client.call(15, {"services": [ADD]})
 
     run(test())

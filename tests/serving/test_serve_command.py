@@ -161,7 +161,7 @@ def test_refusals_are_one_line(shop: Shop) -> None:
         assert words in found.stderr
     tny = shop.url.replace("esnp", "tny")
     found = shop.serve("shop:services", "--to", tny, *shop.sign_on("shop-1"))
-    assert "services are offered over ESNP" in found.stderr
+    assert "services cannot be offered over this protocol" in found.stderr
 
 
 def test_a_list_takes_no_call(shop: Shop) -> None:

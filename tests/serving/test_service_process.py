@@ -36,7 +36,11 @@ def gated() -> tuple[Services, asyncio.Event]:
 @pytest.mark.parametrize(
     ("url", "options", "words"),
     [
-        ("tny://127.0.0.1:1", {}, "services are offered over ESNP; expected esnp://HOST:PORT"),
+        (
+            "tny://127.0.0.1:1",
+            {},
+            "services cannot be offered over this protocol; use esnp://HOST:PORT",
+        ),
         ("esnp://127.0.0.1:1", {"calls": 0}, "invalid calls 0; expected 1 to 256"),
         ("esnp://127.0.0.1:1", {"calls": 257}, "invalid calls 257; expected 1 to 256"),
     ],

@@ -125,6 +125,8 @@ class Binding:
     errors: Mapping[str, int] = field(default_factory=dict)
     """The number on the wire of each error code of the hub (`wirelake.hub.errors`), for protocols
     that send a number. What is not listed is sent as `internal`."""
+    serves: bool = False
+    """Whether a hub can send requests to a peer, so that processes may offer services over it."""
     inbox: bool = False
     """Whether the protocol has acknowledgements and sign-on of its own: every notification is
     acknowledged, and signing on is enough to receive the stored ones (comet)."""

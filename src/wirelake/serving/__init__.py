@@ -8,7 +8,7 @@
 In reading order:
 
     process    `ServiceProcess`: connects, offers the services, drains
-    requests   the hub's requests on one connection
+    esnp       the hub's requests on one connection
 
 The hub's side is in `wirelake.hub.rpc.offers` and `wirelake.hub.listeners.esnp_provider`; what
 crosses the wire is described in `docs/guides/services-wire.md`. This package joins the services

@@ -24,7 +24,7 @@ from wirelake.hub.rpc.services import Services
 from wirelake.protocols.hub_calls import SERVE, WITHDRAW
 from wirelake.wire.errors import invalid
 
-from .requests import Requests
+from .esnp import Requests
 
 __all__ = ["DEFAULT_CALLS", "MAX_CALLS", "ServiceProcess"]
 
@@ -51,7 +51,8 @@ class ServiceProcess(ReconnectingClient):
             raise BadCall(invalid("calls", calls, f"1 to {MAX_CALLS}"))
         settings = make_settings(url, **options)
         if settings.where.protocol != EsnpConnection.protocol:
-            raise BadCall(f"{url}: services are offered over ESNP; expected esnp://HOST:PORT")
+            expected = f"{EsnpConnection.protocol}://HOST:PORT"
+            raise BadCall(f"{url}: services cannot be offered over this protocol; use {expected}")
         super().__init__(settings)
         self.services = services
         self.calls = calls

@@ -49,6 +49,9 @@ Examples:
 """
 
 
+_URL_EXAMPLE: Final = "esnp://127.0.0.1:9600/test/add"
+
+
 @click.command(name="call", help=_CALL_HELP, context_settings=CONTEXT)
 @click.argument("url", required=False)
 @click.argument("arguments", nargs=-1, metavar="[NAME=VALUE]...")
@@ -114,7 +117,7 @@ def call(
     pairs = name_value_pairs("--field", fields)
     options = {name: typed_value(text) for name, text in pairs.items()}
     if url is None:
-        raise click.UsageError("missing URL, as in esnp://127.0.0.1:9600/test/add")
+        raise click.UsageError(f"missing URL, as in {_URL_EXAMPLE}")
     url = server(url, connection)
     with client_errors():
         used = {

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol
 
+from wirelake.protocols import registry
 from wirelake.protocols.hub_calls import (
     ACK,
     AUTH,
@@ -268,7 +269,9 @@ class HubCalls:
 def _provider(connection: Caller) -> Provider:
     provider = connection.make_provider()
     if provider is None:
-        raise HubError("bad_arguments", "services are offered over ESNP only")
+        bindings = registry.all_bindings()[0].items()
+        names = ", ".join(name for name, binding in bindings if binding.serves)
+        raise HubError("bad_arguments", f"services are offered over {names} only")
     return provider
 
 

@@ -105,5 +105,6 @@ BINDING: Final = Binding(
     client="wirelake.client.esnp:EsnpConnection",
     client_options=frozenset({"dialect", "revision", "strict", "version", "legacy_rows"}),
     addressing="names",
+    serves=True,
 )
 """The binding of ESNP."""
