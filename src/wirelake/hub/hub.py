@@ -15,6 +15,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -96,8 +97,15 @@ class Hub:
         # Listeners come last: a connection that is accepted finds all topics and clients loaded.
         self.loop = asyncio.get_running_loop()
         self.started_ns = time.time_ns()
+        created = not self.data.exists()
         self.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.context = self._build()
+        try:
+            self.context = self._build()
+        except StoreError:
+            if created:  # a start that fails leaves nothing behind
+                with suppress(OSError):
+                    self.data.rmdir()
+            raise
         await self._load()
         try:
             self.authority.set_rights(self.config.rights.clients)

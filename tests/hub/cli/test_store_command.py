@@ -8,6 +8,7 @@ import signal
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,7 @@ def test_a_hub_with_its_store_in_postgresql(url: str, tmp_path: Path) -> None:
         second = wirelake("hub", "--data", str(tmp_path / "other"), "--store", url, *config)
         assert second.returncode == 2
         assert "in use by another hub" in second.stderr
+        assert not (tmp_path / "other").exists()
         for n in range(5):
             body = {"client": "anna", "content": f"text {n}"}
             ids.append(_publish(host, port, hub.data, body))
@@ -173,13 +175,9 @@ def test_a_hub_outlives_a_crash_of_its_database(
             body = {"client": "anna", "content": "text"}
             ids = [_publish(host, port, hub.data, body)]
             server.stop(signal.SIGKILL)
-            with pytest.raises(urllib.error.HTTPError) as refused:
-                _publish(host, port, hub.data, body)
-            assert refused.value.code == 503
-            assert json.loads(refused.value.read())["error"] == "storage_failed"
-            with pytest.raises(urllib.error.HTTPError) as not_ready:
-                _get(host, port, hub.data, "/readyz")
-            assert not_ready.value.code == 503
+            status, text = _refused(lambda: _publish(host, port, hub.data, body))
+            assert (status, json.loads(text)["error"]) == (503, "storage_failed")
+            assert _refused(lambda: _get(host, port, hub.data, "/readyz"))[0] == 503
             server.start()
             ids.append(_publish(host, port, hub.data, body))
             assert _get(host, port, hub.data, "/readyz")
@@ -191,6 +189,14 @@ def test_a_hub_outlives_a_crash_of_its_database(
             assert "cannot write the store: " in errors
             assert "Traceback" not in errors
             assert not [line for line in errors.splitlines() if not line[:4].isdigit()], errors
+
+
+def _refused(request: Callable[[], str]) -> tuple[int, str]:
+    """Return status and body of an answer that is an error."""
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        request()
+    with caught.value as answer:
+        return answer.code, answer.read().decode()
 
 
 def _request(host: str, port: int, data: Path, path: str, body: Any = None) -> str:
