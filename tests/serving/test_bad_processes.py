@@ -213,7 +213,7 @@ def test_services_that_nobody_offers_are_forgotten_when_there_are_too_many() -> 
             signed_on(it, "demo-2") as second,
         ):
             async with raw_process(it, [{"name": "demo/a"}, {"name": "demo/b"}]):
-                assert await refused(second, ADD) == "processes offer 2 services already"
+                assert await refused(second, ADD) == "too_busy: processes offer 2 services already"
             await until(lambda: not names(it), "the first has left")
             assert len(it.hub.services.every) == 2
             await second.ok("hub/serve", services=[ADD])
@@ -372,7 +372,7 @@ def test_large_parts_that_nobody_reads_fail_their_call_alone(
             assert (await call).data == {"c": 3}
             while (message := await silent.message()) and error_of(message) is None:
                 pass
-            assert error_of(message) == "the stream is too fast for its reader"
+            assert error_of(message) == "too_busy: the stream is too fast for its reader"
 
     run(test())
 

@@ -195,7 +195,7 @@ def test_it_ends_when_its_token_is_not_valid_any_more() -> None:
         async with serving_hub() as it, process(it) as made:
             waiting = asyncio.ensure_future(made.wait())
             remove_client(it.data / "hub.sqlite3", "demo-1")
-            it.hub.reload(it.hub.config)
+            await it.hub.reload(it.hub.config)
             with pytest.raises(AuthFailed):
                 await waiting
 

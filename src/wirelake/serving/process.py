@@ -124,6 +124,9 @@ class ServiceProcess(ReconnectingClient):
         if self._finished is None and self._requests is requests and self.connects:
             _log.warning("%s: %s; dialling again", self.settings.where.place, error.result())
 
+    def on_dialled(self, connection: ClientConnection) -> None:
+        """Do nothing: requests come only after the offer."""
+
     def on_ready(self, connection: ClientConnection) -> None:  # noqa: ARG002
         """Log that the services are offered again."""
         if self.connects > 1 and not self._draining:
