@@ -92,6 +92,7 @@ class Authority:
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self.id = 0
         """Its key in the `DeadlineScan`; no connection has this id."""
+        topics.claimed = self._claimed
         self._next_expiry_ms = _NEVER
         """When the first token of an open connection expires."""
 
@@ -144,10 +145,9 @@ class Authority:
         return True
 
     async def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
-        client = await self._topics.load_client(row)
         if not connection.open:  # it was closed while the client was read
-            self._topics.release(client)
             raise HubError("auth_failed")
+        client = self._topics.client_of(row)
         self._topics.detach(connection)  # anonymous until now: the subscriptions of that client end
         connection.credential = credential
         self._still_valid(connection, row)
@@ -156,8 +156,7 @@ class Authority:
 
     def _sign_on(self, connection: Receiver, client: Client) -> None:
         client.rights = self._rights.of(client.id, client.rights)
-        if ended := self._topics.revoke(client):
-            self._log_ended(client, ended)
+        self._claimed(client)
         self._topics.enter(client)
         self._signed_on(connection, client)
 
@@ -202,6 +201,11 @@ class Authority:
             client.rights = self._rights.of(client.id, client.rights)
             if ended := self._topics.revoke(client):
                 self._log_ended(client, ended)
+
+    def _claimed(self, client: Client) -> None:
+        """End subscriptions that a client has no right to, when it is in memory."""
+        if client.loaded and (ended := self._topics.revoke(client)):
+            self._log_ended(client, ended)
 
     def _log_ended(self, client: Client, topics: Sequence[str]) -> None:
         _log.warning("client %s: %d subscriptions ended by its rights", client.id, len(topics))

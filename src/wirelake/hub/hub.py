@@ -149,8 +149,16 @@ class Hub:
             outbox.before_flush,
             server=self.config.store.server,
         )
+        cluster = self.store.cluster
         self.table = ConnectionTable(
-            connections, loop, limits, counters, self.tap, self.topics, deadlines
+            connections,
+            loop,
+            limits,
+            counters,
+            self.tap,
+            self.topics,
+            deadlines,
+            0 if cluster is None else cluster.epoch,
         )
         deadlines.add(MemoryRelease(self.table.new_id(), lambda: self.table.count))
         self.offers = Offers(self.services, limits)

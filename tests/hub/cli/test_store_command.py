@@ -19,6 +19,7 @@ from tests.postgres_server import PASSWORD, shared_server, started_server
 from wirelake.cli.main import main
 from wirelake.hub.config import ConfigError, make_config
 from wirelake.hub.store import StoreError, open_database, shown
+from wirelake.hub.store.postgres_schema import VERSION
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +89,7 @@ def test_migrate(capsys: pytest.CaptureFixture[str]) -> None:
     try:
         for what in ("created", "up to date"):
             code, output, _ = run(capsys, "hub", "store", "migrate", "--store", url)
-            assert (code, output) == (0, f"{shown(url)}: {what}, format 1\n")
+            assert (code, output) == (0, f"{shown(url)}: {what}, format {VERSION}\n")
     finally:
         server.drop_database(name)
     code, _, errors = run(capsys, "hub", "store", "migrate", "--store", "hub.sqlite3")
@@ -140,18 +141,20 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 def test_a_hub_with_its_store_in_postgresql(url: str, tmp_path: Path) -> None:
     assert wirelake("client", "add", "anna", "--store", url).stdout
     ids: list[str] = []
-    with hub_process(tmp_path, "--store", url) as hub:
-        host, port = hub.address("admin")
-        config = ("--config", str(tmp_path / "hub.toml"))
-        second = wirelake("hub", "--data", str(tmp_path / "other"), "--store", url, *config)
-        assert second.returncode == 2
-        assert "in use by another hub" in second.stderr
-        assert not (tmp_path / "other").exists()
-        for n in range(5):
+    (tmp_path / "two").mkdir()
+    with (
+        hub_process(tmp_path, "--store", url) as hub,
+        hub_process(tmp_path / "two", "--store", url) as second,
+    ):
+        for n in range(6):
+            each = (hub, second)[n % 2]
             body = {"client": "anna", "content": f"text {n}"}
-            ids.append(_publish(host, port, hub.data, body))
+            ids.append(_publish(*each.address("admin"), each.data, body))
         _, errors = hub.end(signal.SIGKILL)
         assert PASSWORD not in errors
+        page = json.loads(_get(*second.address("admin"), second.data, "/v1/inbox/anna"))
+        assert ids == [each["id"] for each in page["notifications"]], page
+        assert second.end()[0] == 0
     with hub_process(tmp_path, "--store", url) as hub:
         host, port = hub.address("admin")
         page = json.loads(_get(host, port, hub.data, "/v1/inbox/anna"))

@@ -108,7 +108,7 @@ class Receiver:
 class LocalTopics:
     """What topics need of a hub, and calls that wait."""
 
-    def __init__(self, folder: Path, limits: Limits) -> None:
+    def __init__(self, folder: Path, limits: Limits, settings: StoreSettings | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.folder = folder
         self.limits = ActiveLimits(limits)
@@ -119,7 +119,7 @@ class LocalTopics:
         self.ids = 0
         self.now = 1_800_000_000.0
         self.lines = Lines()
-        self.store = open_store(StoreSettings(synchronous="normal"), folder, self.loop)
+        self.store = open_store(settings or StoreSettings(synchronous="normal"), folder, self.loop)
         self.topics = Topics(
             self.store,
             self.loop,
@@ -159,7 +159,8 @@ class LocalTopics:
         """A connection of a client; comet's is attached at once, as its listener does."""
         row = await self.store.client(name)
         assert row is not None
-        client = await self.topics.load_client(row)
+        client = self.topics.client_of(row)
+        await self.topics.claim(client)
         self.topics.enter(client)
         ear = self.ear(client, protocol, own=own)
         ear.credential = row.token
@@ -236,7 +237,8 @@ class LocalTopics:
         """The numbers of what a client has not acknowledged."""
         row = await self.store.client(name)
         assert row is not None
-        client = await self.topics.load_client(row)
+        client = self.topics.client_of(row)
+        await self.topics.claim(client)
         try:
             numbers = await self.topics.delivery.next_numbers(client, 0, 1 << 30, holes=True)
             assert await self.topics.delivery.count(client) == len(numbers)

@@ -387,7 +387,7 @@ def test_unsubscribing_twice_counts_once(box: Box) -> None:
 def test_inboxes_are_saved_for_clients_that_exist(box: Box) -> None:
     ann, bob = box.client("ann"), box.client("bob")
     rows = [InboxRow(ann, 5, b"\0state", 3), InboxRow(ann, 6, b"", 4), InboxRow(99, 1, b"", 1)]
-    assert box.write(SaveInboxes(tuple(rows)), SaveInboxes(())) == [None, None]
+    assert box.write(SaveInboxes(tuple(rows)), SaveInboxes(())) == [(), ()]
     assert box.database.load_client(ann).inbox == rows[1]
     assert box.database.load_client(99).inbox is box.database.load_client(bob).inbox is None
     box.write(SaveInboxes((rows[0],)), SaveInboxes((InboxRow(bob, 1, b"b", 0),)))

@@ -151,7 +151,7 @@ def test_a_store_that_a_hub_uses_is_refused(
         copy_store(path, url)
     unlock()
     monkeypatch.setattr(module, "_CLAIM_S", 0.2)
-    hub = PostgresDatabase(url, exclusive=True)
+    hub = PostgresDatabase(url, hub=True)
     with pytest.raises(StoreError, match="in use by a hub; stop it"):
         copy_store(path, url)
     hub.close()

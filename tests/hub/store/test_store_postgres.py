@@ -31,14 +31,17 @@ from wirelake.hub.store.interface import (
     AddDeadLetters,
     Append,
     Appended,
+    Claim,
     Delete,
     DeleteAcked,
     ExpireKeys,
     InboxRow,
     KeyRow,
     NewKey,
+    Notify,
     PruneDeadLetters,
     Redrive,
+    Release,
     RemoveAccount,
     RemoveKeys,
     RemoveTopics,
@@ -50,7 +53,7 @@ from wirelake.hub.store.interface import (
     StoreError,
     Unsubscribe,
 )
-from wirelake.hub.store.postgres import PostgresDatabase
+from wirelake.hub.store.postgres import Membership, PostgresDatabase
 from wirelake.hub.store.postgres_connection import Session
 
 from .databases import DAY_MS, NOW_MS, Box, publish, subscribe
@@ -348,7 +351,7 @@ def own() -> Iterator[Server]:
 
 def test_nothing_confirmed_is_lost_when_the_server_is_killed(own: Server) -> None:
     url = own.url(own.new_database())
-    database = PostgresDatabase(url, exclusive=True)
+    database = PostgresDatabase(url)
     database.write([AddAccount("client", "ann", b"a", 0), subscribe(1, "@a")])
     confirmed: list[int] = []
 
@@ -470,7 +473,7 @@ def test_a_failover_to_a_standby_loses_nothing_that_was_confirmed() -> None:
         hosts = f"127.0.0.1:{standby.port},127.0.0.1:{primary.port}"
         url = primary.url("postgres").replace(f"127.0.0.1:{primary.port}", hosts)
         # The standby is first in the address, and accepts no writes.
-        database = PostgresDatabase(url, exclusive=True)
+        database = PostgresDatabase(url)
         database.write([AddAccount("client", "ann", b"a", 0), subscribe(1, "@a")])
         confirmed = [each.number for each in database.write([publish("@a")] * 50)]
         primary.stop(signal.SIGKILL)
@@ -496,32 +499,35 @@ def test_another_store_at_the_same_address_is_noticed(own: Server) -> None:
     )
 
 
-def test_a_second_hub_is_kept_out(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_keeps_hubs_out_and_hubs_keep_it_out(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(module, "_CLAIM_S", 0.2)
-    first = PostgresDatabase(postgres, exclusive=True)
-    with pytest.raises(StoreError, match="in use by another hub"):
-        PostgresDatabase(postgres, exclusive=True)
-    # `wirelake client add` and the like need no lock.
-    PostgresDatabase(postgres).close()
-    # Its own last session, which the server has not noticed the end of, is ended.
-    lost, first._connection = first._connection, None
-    assert first.last_number() == 0
-    first.close()
-    assert lost is not None
-    lost.close()
-    PostgresDatabase(postgres, exclusive=True).close()
+    first = PostgresDatabase(postgres, hub=True)
+    second = PostgresDatabase(postgres, hub=True)
+    with psycopg.connect(postgres, autocommit=True, row_factory=None) as copying:
+        assert not schema.take_hub_lock(copying)  # type: ignore[arg-type]
+        first.close()
+        second.close()
+        assert schema.take_hub_lock(copying, 5.0)  # type: ignore[arg-type]
+        with pytest.raises(StoreError, match="a store is being copied to this database"):
+            PostgresDatabase(postgres, hub=True)
+        # `wirelake client add` and the like need no lock.
+        PostgresDatabase(postgres).close()
+    PostgresDatabase(postgres, hub=True).close()
 
 
 def test_a_hub_that_was_killed_frees_the_store(postgres: str) -> None:
     code = (
         "import os, sys, signal\n"
         "from wirelake.hub.store.postgres import PostgresDatabase\n"
-        "database = PostgresDatabase(sys.argv[1], exclusive=True)\n"
+        "database = PostgresDatabase(sys.argv[1], hub=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     ended = subprocess.run([sys.executable, "-c", code, postgres], check=False)
     assert ended.returncode == -signal.SIGKILL
-    PostgresDatabase(postgres, exclusive=True).close()
+    with psycopg.connect(postgres, autocommit=True, row_factory=None) as copying:
+        assert schema.take_hub_lock(copying, 5.0)  # type: ignore[arg-type]
 
 
 # -- TLS -------------------------------------------------------------------------------------------
@@ -575,7 +581,7 @@ def test_hubs_that_start_at_the_same_time_create_the_tables_once(empty: str) -> 
     for each in threads:
         each.join()
     assert failures == []
-    assert execute(url, "SELECT number FROM migrations") == [(1,)]
+    assert execute(url, "SELECT count(*) FROM migrations") == [(schema.VERSION,)]
     assert execute(url, "SELECT count(*) FROM log_tail") == [(1,)]
 
 
@@ -583,6 +589,7 @@ def test_upgrades_keep_what_there_is(
     pg: Box, postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     numbers = pg.published(publish("@a", b"before"))
+    now = len(schema.MIGRATIONS)
     steps = (
         *schema.MIGRATIONS,
         "ALTER TABLE log ADD COLUMN more bigint NOT NULL DEFAULT 5; CREATE TABLE two (x int);",
@@ -594,15 +601,15 @@ def test_upgrades_keep_what_there_is(
         for each in (schema, module):
             monkeypatch.setattr(each, "VERSION", count)
 
-    released(3)
+    released(now + 2)
     with pytest.raises(StoreError, match=r"cannot upgrade .*division by zero; nothing was changed"):
         PostgresDatabase(postgres)
-    # The second step is done, the third has left nothing.
-    assert execute(postgres, "SELECT max(number) FROM migrations") == [(2,)]
+    # The first step is done, the second has left nothing.
+    assert execute(postgres, "SELECT max(number) FROM migrations") == [(now + 1,)]
     assert execute(postgres, "SELECT * FROM two") == []
     with pytest.raises(StoreError, match="missing or older; run `wirelake hub store migrate"):
         PostgresDatabase(postgres, create=False)
-    released(2)
+    released(now + 1)
     with closing(PostgresDatabase(postgres)) as database:
         assert database.entries(numbers)[0].content == b"before"
         assert len(database.write([publish("@a")])) == 1
@@ -610,7 +617,7 @@ def test_upgrades_keep_what_there_is(
     monkeypatch.undo()
     with pytest.raises(StoreError, match="upgraded by a newer Wirelake"):
         pg.database.check()
-    with pytest.raises(StoreError, match=r"newer Wirelake \(format 2, supported 1\); upgrade"):
+    with pytest.raises(StoreError, match=rf"newer Wirelake \(format {now + 1}, supported {now}\)"):
         PostgresDatabase(postgres)
 
 
@@ -710,12 +717,15 @@ def test_the_roles_of_the_guide_are_enough(
     with pytest.raises(StoreError, match=r"permission denied.*migrate --store URL` as the role"):
         PostgresDatabase(hub)
     PostgresDatabase(owner).close()
-    box = Box(lambda: PostgresDatabase(hub, exclusive=True))
+    box = Box(lambda: PostgresDatabase(hub))
     ann = box.client("ann", "@a")
     numbers = box.published(publish("@a"), publish("@a"), publish(to="ann"))
     assert len(box.write(
         publish("@a", key=NewKey("ann", "k", b"d", NOW_MS, True)),
         subscribe(0, "@a", "@b", id_="~1"),
+        Claim(ann, take=True),
+        Release((ann,)),
+        Notify("hello"),
         SaveInboxes((InboxRow(ann, 1, b"", 1),)),
         Delete(tuple(numbers[1:])),
         DeleteAcked(1, 5, 5),
@@ -732,7 +742,8 @@ def test_the_roles_of_the_guide_are_enough(
         RemoveAccount("client", "~1"),
         RemoveAccount("client", "ann"),
         RemoveTopics(100),
-    )) == 18  # fmt: skip
+    )) == 21  # fmt: skip
+    Membership(hub, "one", lambda _: None, lambda _: None).stop()
     box.database.check()
     assert box.database.size().database > 0
     for statement in (
@@ -745,7 +756,7 @@ def test_the_roles_of_the_guide_are_enough(
             execute(hub, statement)
     # The hub's role may also wait for an upgrade.
     monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, "CREATE TABLE more (x int);"))
-    monkeypatch.setattr(schema, "VERSION", 2)
+    monkeypatch.setattr(schema, "VERSION", len(schema.MIGRATIONS))
     with pytest.raises(StoreError, match="as the role that owns them"):
         PostgresDatabase(hub)
     PostgresDatabase(owner).close()

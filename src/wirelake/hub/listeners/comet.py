@@ -299,7 +299,15 @@ class CometConnection(Connection):
 
     def _get_topic_list(self, command: GetTopicList) -> None:  # noqa: ARG002
         assert self.client is not None
-        self._answer(TopicList(topics=tuple(self.client.subscriptions)))
+        self.start(self._answer_topics(self.client))
+
+    async def _answer_topics(self, client: Client) -> None:
+        try:
+            await self.hub.topics.claim(client)
+        except HubError as error:
+            self._answer(_error(error))
+        else:
+            self._answer(TopicList(topics=tuple(client.subscriptions)))
 
     def _subscribe(self, command: Subscribe) -> None:
         self.hub.topics.subscribe(self, command.topics, True, self._done)

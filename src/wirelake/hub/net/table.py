@@ -49,6 +49,8 @@ _USUAL_REASONS: Final = frozenset(
 )
 """Close reasons that need no attention."""
 _ID_BITS: Final = 28
+_EPOCHS: Final = 1 << 61
+"""Beyond all ids that begin with a time."""
 """Bits of a connection id for a counter; the bits above are the time of the start in seconds."""
 
 
@@ -113,6 +115,7 @@ class ConnectionTable:
         tap: Tap,
         topics: Topics,
         deadlines: DeadlineScan,
+        epoch: int = 0,
     ):
         self._open = connections
         self._loop = loop
@@ -137,7 +140,8 @@ class ConnectionTable:
         self._accept_at = loop.time()
         # Ids must not repeat across restarts: recordings of several runs go into one lake, where
         # the id is the key of a connection.
-        self._next_id = int(time.time()) << _ID_BITS
+        # Hubs that share a store have epochs, which are never given twice.
+        self._next_id = _EPOCHS | epoch << _ID_BITS if epoch else int(time.time()) << _ID_BITS
 
     def new_id(self) -> int:
         """Return an id that no connection ever had, here or before a restart."""

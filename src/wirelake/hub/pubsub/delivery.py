@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from ..config import ActiveLimits
@@ -80,6 +80,7 @@ class Delivery:
         background: Background,
     ):
         self._store = store
+        self._cluster = store.cluster
         self._loop = loop
         self._limits = limits
         self._counters = counters
@@ -121,6 +122,15 @@ class Delivery:
             client.position = client.inbox.top
             self._background.start(self._close_gaps_of(client))
         self.push(client)
+
+    def lose(self, connection: Receiver) -> None:
+        """Send nothing to this connection any more, and save nothing: another hub does."""
+        client = connection.client
+        if client is None or client.receiver is not connection:
+            return
+        self._stop_pushing(client)
+        client.receiver = None
+        client.unacked = 0
 
     def detach(self, connection: Receiver) -> None:
         """Send nothing to this connection any more."""
@@ -296,7 +306,9 @@ class Delivery:
         """Return whether a client is held on this connection, and can be sent a page."""
         return (
             client.receiver is connection
+            and client.loaded
             and not (client.live or client.slow)
+            and (self._cluster is None or self._cluster.valid)
             and connection.open
             and connection.may_receive
         )
@@ -539,6 +551,13 @@ class Delivery:
             self._changed(client)
             self._push_later(client)
 
+    def expired(self, numbers: Sequence[int], clients: Iterable[Client]) -> None:
+        """Remove notifications from inboxes that another hub has deleted."""
+        gone = set(numbers)
+        for client in clients:
+            if not gone.isdisjoint(client.inbox.holes):
+                self.drop(client, sorted(gone.intersection(client.inbox.holes)))
+
     def dead_letter(self, client: Client, numbers: Sequence[int], reason: str) -> None:
         """Turn notifications that this client will not get into dead letters."""
         if not numbers:
@@ -591,6 +610,8 @@ class CursorWriter:
     ):
         self.saved: Callable[[Client], None] = _do_nothing
         """Called with each client whose inbox is in the store."""
+        self.refused: Callable[[Client], None] = _do_nothing
+        """Called with each client that another hub serves."""
         self._store = store
         self._loop = loop
         self._prepare = prepare
@@ -620,10 +641,15 @@ class CursorWriter:
             self._prepare(client)
             rows.append(client.row())
 
-        def done(result: object) -> None:
+        def done(result: tuple[int, ...] | HubError) -> None:
+            lost = () if isinstance(result, HubError) else result
             for client in clients:
                 if isinstance(result, HubError):
-                    self.save_later(client)
+                    if client.loaded:
+                        self.save_later(client)
+                    continue
+                if client.number in lost:
+                    self.refused(client)
                     continue
                 if client not in self._changed:
                     client.unsaved = False

@@ -28,7 +28,7 @@ from ..errors import HubError
 from ..numbers import TransientNumbers
 from ..observe.counters import Counters
 from ..observe.tap import Tap
-from ..store import DeadRow, KeyRow, Store
+from ..store import DeadRow, Entry, KeyRow, Store
 from ..store.interface import Append, Appended, Redrive, Redriven
 from .delivery import Delivery, Fanout, deliver
 from .keys import Keys, PublishDone
@@ -389,6 +389,20 @@ class PublishQueue:
         if result.due:
             self._quota.check_topic(target)
         self._delivery.reached = number
+
+    def followed(self, entries: list[Entry], number: int) -> None:
+        """Push what other hubs have appended to the log."""
+        for each in entries:
+            if each.target > 0:
+                topic = self._registry.topics_by_number.get(each.target)
+                if topic is not None:
+                    self._push_to_topic(topic, notification_of(each, self._server))
+            else:
+                client = self._registry.clients_by_number.get(-each.target)
+                if client is not None:
+                    self._delivery.push_to_client(client, notification_of(each, self._server))
+            self._delivery.reached = each.number
+        self._delivery.reached = max(self._delivery.reached, number)
 
     def _push_to_topic(self, topic: Topic, notification: Notification) -> None:
         topic.traffic.published += 1

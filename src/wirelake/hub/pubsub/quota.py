@@ -27,7 +27,7 @@ from ..config import ActiveLimits, Limits
 from ..eager import Background
 from ..errors import HubError
 from ..store import Store
-from ..store.interface import SetChecks
+from ..store.interface import Notify, SetChecks
 from .delivery import Delivery
 from .subscriptions import Client
 
@@ -41,6 +41,8 @@ _DUE: Final = 50
 """Clients counted in one step: a few milliseconds."""
 _END: Final = 1 << 62
 """Higher than any number."""
+_TOLD: Final = 350
+"""Topics in one message; others are told with the next publish."""
 _PRIVATE: Final = 100_000
 """Clients whose allowance for private notifications is remembered."""
 
@@ -69,6 +71,8 @@ class Quota:
         self._background = background
         self._topics: dict[int, None] = {}
         """Topics with subscribers that are due."""
+        self._told: dict[int, None] = {}
+        """Topics that other hubs are told about."""
         self._clients: dict[int, None] = {}
         """Clients whose private notifications are to be counted."""
         self._private: OrderedDict[int, int] = OrderedDict()
@@ -77,11 +81,18 @@ class Quota:
         """Whether clients are being counted."""
         self._spread = 0
 
+    @property
+    def limit(self) -> int:
+        """How many notifications a client may have waiting."""
+        return self._limits.current.inbox
+
     # -- what changes a backlog --------------------------------------------------------------
 
-    def check_topic(self, topic: int) -> None:
-        """Count the subscribers of a topic that are due."""
+    def check_topic(self, topic: int, *, tell: bool = True) -> None:
+        """Count the subscribers of a topic that are due; `tell` other hubs to count theirs."""
         self._topics[topic] = None
+        if tell and self._store.cluster is not None:
+            self._told[topic] = None
 
     def appended_private(self, client: int) -> None:
         """Count a client if it is due, after a notification for it alone was stored."""
@@ -93,7 +104,7 @@ class Quota:
 
     async def trim(self, client: Client) -> int:
         """Turn the oldest notifications beyond the quota into dead letters; return what waits."""
-        limit = self._limits.current.inbox
+        limit = self.limit
         waiting = await self._delivery.count(client)
         excess = waiting - limit
         if excess <= 0:
@@ -106,6 +117,9 @@ class Quota:
 
     def start(self) -> None:
         """Count who is due, at the end of a batch: what was published in it is released."""
+        if self._told:
+            told, self._told = list(self._told)[:_TOLD], {}
+            self._store.write(Notify(" ".join(map(str, ("due", *told)))))
         if not self.running and (self._topics or self._clients):
             self.running = True
             self._background.start(self._run())
@@ -158,7 +172,7 @@ class Quota:
         self, client: Client, topic: int, checks: list[tuple[int, int, int]]
     ) -> int:
         """Trim a client; return how many notifications may follow before it is counted again."""
-        limit = self._limits.current.inbox
+        limit = self.limit
         waiting = await self.trim(client)
         # What is on disk and not released yet.
         waiting += await self._store.count(client.sources(self._delivery.reached), _END)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from ..config import ActiveLimits
 from ..eager import Background
@@ -28,6 +29,8 @@ _log = logging.getLogger(__name__)
 
 Changed: TypeAlias = Callable[[int | HubError], None]
 """Called once, on the loop, with the number of topics the client has."""
+Change: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
+"""A change of the subscriptions of a client; it calls `_changed` at its end."""
 
 
 class Subscriber:
@@ -50,6 +53,8 @@ class Subscriber:
         self._fanout = fanout
         self._publisher = publisher
         self._background = background
+        self.claim: Callable[[Client], Awaitable[None]] = _no_claim
+        """Reads a client that is not in memory."""
         self.ended: Callable[[Client], None] = _do_nothing
         """Called after the last change of a client that has no connection any more."""
 
@@ -75,7 +80,7 @@ class Subscriber:
             if not isinstance(result, HubError) and not connection.acks_all and connection.open:
                 self._delivery.attach(connection)
 
-        self._change(client, lambda: self._subscribe(client, names, ack, subscribed), done)
+        self._change(client, partial(self._subscribe, client, names, ack, subscribed), done)
 
     def revoke(self, client: Client) -> list[str]:
         """End the subscriptions that a client has no right to any more; return their topics."""
@@ -95,9 +100,7 @@ class Subscriber:
             if isinstance(result, HubError):
                 _log.error("client %s: subscriptions not ended: %s", client.id, result)
 
-        self._run_change(
-            client, lambda: self._background.start(self._unsubscribe_from(client, topics, done))
-        )
+        self._run_change(client, partial(self._unsubscribe_from, client, topics, done))
         return [each.topic.name for each in ended]
 
     def unsubscribe(self, connection: Receiver, names: Sequence[str], done: Changed) -> None:
@@ -107,9 +110,9 @@ class Subscriber:
         if client is None:
             done(HubError("auth_required"))
             return
-        self._change(client, lambda: self._unsubscribe(client, names, done), done)
+        self._change(client, partial(self._unsubscribe, client, names, done), done)
 
-    def _change(self, client: Client, change: Callable[[], None], done: Changed) -> None:
+    def _change(self, client: Client, change: Change, done: Changed) -> None:
         """Run changes of one client's subscriptions one after the other."""
         refusal = None if client.rights is None else client.rights.change()
         if client.changes is not None and len(client.changes) >= self._limits.current.calls:
@@ -119,7 +122,7 @@ class Subscriber:
         else:
             self._run_change(client, change)
 
-    def _run_change(self, client: Client, change: Callable[[], None]) -> None:
+    def _run_change(self, client: Client, change: Change) -> None:
         # None: no change is being written, which is nearly always so; a deque per client would add
         # 760 bytes to each.
         if client.changes is not None:
@@ -130,7 +133,7 @@ class Subscriber:
 
     def _next_change(self, client: Client) -> None:
         if client.changes:
-            client.changes.popleft()()
+            self._background.start(client.changes.popleft()())
             return
         client.changes = None
         if not client.connections:
@@ -142,8 +145,11 @@ class Subscriber:
         finally:
             self._next_change(client)
 
-    def _subscribe(self, client: Client, names: Sequence[str], ack: bool, done: Changed) -> None:
+    async def _subscribe(
+        self, client: Client, names: Sequence[str], ack: bool, done: Changed
+    ) -> None:
         try:
+            await self.claim(client)
             self._check_subscribe(client, names)
         except HubError as error:
             self._changed(client, done, error)
@@ -161,7 +167,7 @@ class Subscriber:
                 return
             if not client.number:
                 self._registry.add_anonymous(client, result.client)
-            if self._registry.clients_by_number.get(client.number) is client:
+            if client.loaded and self._registry.clients_by_number.get(client.number) is client:
                 for row in result.rows:
                     self._add(client, row)
                 self.revoke(client)  # its rights may have changed meanwhile
@@ -182,8 +188,9 @@ class Subscriber:
         if not self._limits.topics_fit(topics):
             raise HubError("bad_arguments", "topics do not fit the frames of every protocol")
 
-    def _unsubscribe(self, client: Client, names: Sequence[str], done: Changed) -> None:
+    async def _unsubscribe(self, client: Client, names: Sequence[str], done: Changed) -> None:
         try:
+            await self.claim(client)
             if self._publisher.closed:
                 raise HubError("closing")
             subscribed = [name for name in dict.fromkeys(names) if name in client.subscriptions]
@@ -195,7 +202,7 @@ class Subscriber:
             return
         if subscribed:
             topics = [client.subscriptions[name].topic.number for name in subscribed]
-            self._background.start(self._unsubscribe_from(client, topics, done))
+            await self._unsubscribe_from(client, topics, done)
         else:
             self._changed(client, done, len(client.subscriptions))
 
@@ -253,4 +260,8 @@ class Subscriber:
 
 
 def _do_nothing(client: Client) -> None:
+    """Do nothing: the callback is not set."""
+
+
+async def _no_claim(client: Client) -> None:
     """Do nothing: the callback is not set."""

@@ -17,11 +17,12 @@ memory of a hub follows the number of its connections, not that of its clients o
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import ClassVar, Final, Protocol
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, ClassVar, Final, Protocol
 
 import msgspec
 
@@ -42,6 +43,7 @@ __all__ = [
     "Subscription",
     "Topic",
     "Traffic",
+    "inbox_of",
 ]
 
 _log = logging.getLogger(__name__)
@@ -190,11 +192,13 @@ class Client:
 
     __slots__ = (
         "changes",
+        "claiming",
         "connections",
         "durable",
         "id",
         "inbox",
         "live",
+        "loaded",
         "missed",
         "number",
         "position",
@@ -223,6 +227,10 @@ class Client:
         self.private: dict[int, None] = {}
         """Numbers of unacknowledged notifications for this client alone, that were pushed or
         fetched: their rows are deleted when they are acknowledged."""
+        self.loaded = not self.durable
+        """Whether its inbox and its subscriptions are in memory, and this hub serves it."""
+        self.claiming: asyncio.Future[None] | None = None
+        """While it is being read: done when it is loaded."""
         self.connections = 0
         """Open connections that are signed on as this client, and others that need it in
         memory."""
@@ -245,7 +253,7 @@ class Client:
         """Notifications pushed on this connection and not acknowledged."""
         self.scheduled = False
         """Whether the next page is pushed in a later turn of the loop."""
-        self.changes: deque[Callable[[], None]] | None = None
+        self.changes: deque[Callable[[], Coroutine[Any, Any, None]]] | None = None
         """Subscription changes that wait for the current one."""
 
     @property
@@ -256,7 +264,7 @@ class Client:
     @property
     def idle(self) -> bool:
         """Whether nothing needs it in memory."""
-        return not (self.connections or self.unsaved or self.changes is not None)
+        return not (self.connections or self.unsaved or self.changes is not None or self.claiming)
 
     def row(self) -> InboxRow:
         """Return its inbox as the store has it."""
@@ -377,6 +385,17 @@ class Inbox:
         return inbox
 
 
+def inbox_of(id: str, loaded: LoadedClient) -> Inbox:  # noqa: A002
+    """Return the inbox of a client that was read from the store."""
+    saved = loaded.inbox
+    try:
+        return Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
+    except msgspec.MsgspecError as error:
+        # Not an empty inbox: what the client has acknowledged would be unknown.
+        _log.error("the saved inbox of client %r is damaged: %s", id, error)
+        raise HubError("storage_failed", "cannot read the store") from error
+
+
 class Registry:
     """The clients that are in memory, and the topics that they subscribe to."""
 
@@ -402,20 +421,28 @@ class Registry:
         self._on_replaced(client)
         return None
 
-    def add(self, row: ClientRow, loaded: LoadedClient) -> Client:
-        """Add a client that was read from the store."""
-        saved = loaded.inbox
-        try:
-            inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
-        except msgspec.MsgspecError as error:
-            # Not an empty inbox: what the client has acknowledged would be unknown.
-            _log.error("the saved inbox of client %r is damaged: %s", row.id, error)
-            raise HubError("storage_failed", "cannot read the store") from error
-        client = Client(row.id, row.number, inbox)
-        for each in loaded.subscriptions:
-            self.subscribe(client, each)
+    def add(self, row: ClientRow) -> Client:
+        """Add a client, of which nothing is read yet."""
+        client = Client(row.id, row.number, Inbox())
         self.clients[row.id] = self.clients_by_number[row.number] = client
         return client
+
+    def fill(self, client: Client, loaded: LoadedClient) -> None:
+        """Give a client what was read of it."""
+        client.inbox = inbox_of(client.id, loaded)
+        for each in loaded.subscriptions:
+            self.subscribe(client, each)
+        client.loaded = True
+
+    def empty(self, client: Client) -> None:
+        """Forget what was read of a client: another hub serves it."""
+        for each in tuple(client.subscriptions.values()):
+            each.topic.subscribers.pop(client, None)
+            self._drop_unused(each.topic)
+        client.subscriptions.clear()
+        client.private.clear()
+        client.inbox = Inbox()
+        client.loaded = False
 
     def add_anonymous(self, client: Client, number: int) -> None:
         """Give the client of a connection without sign-on its number."""
@@ -424,10 +451,7 @@ class Registry:
 
     def remove(self, client: Client) -> None:
         """Remove a client from memory."""
-        for each in tuple(client.subscriptions.values()):
-            each.topic.subscribers.pop(client, None)
-            self._drop_unused(each.topic)
-        client.subscriptions.clear()
+        self.empty(client)
         if self.clients.get(client.id) is client:
             del self.clients[client.id]
         if self.clients_by_number.get(client.number) is client:

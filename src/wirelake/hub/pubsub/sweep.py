@@ -29,7 +29,9 @@ from ..store.interface import (
     AddDeadLetters,
     Delete,
     DeleteAcked,
+    Notify,
     PruneDeadLetters,
+    RemoveAccount,
     RemoveTopics,
     SaveTransient,
     Source,
@@ -75,6 +77,8 @@ _PRUNE_IDLE_S: Final = 3_600.0
 _TRIM_DEAD: Final = 5_000
 """New dead letters after which the oldest are deleted."""
 _SHRINK_S: Final = 5.0
+_TOLD: Final = 350
+"""Numbers in one message to other hubs."""
 _END: Final = 1 << 62
 """Higher than any number."""
 
@@ -148,13 +152,23 @@ class Sweep:
         `everything` also visits the next topics in which nothing has changed.
         """
         self._save_number()
-        more = await self._expire()
+        cluster = self._store.cluster
+        leads = cluster is None or cluster.leads
+        more = leads and await self._expire()
         if everything:
             await self._visit_next()
         more |= await self._free_topics()
-        more |= await self._remove_topics()
-        self._prune()
+        if leads:
+            more |= await self._remove_topics()
+            self._prune()
+            await self._remove_temporary()
         return more
+
+    async def _remove_temporary(self) -> None:
+        """Remove clients of connections without sign-on whose hub has ended without doing so."""
+        if self._store.cluster is not None and self._is_time("temporary", _PRUNE_S):
+            for id_ in await self._store.temporary():
+                self._store.write(RemoveAccount("client", id_))
 
     async def _visit_next(self) -> None:
         """Visit topics in turn: those that a restart, or a removed client, has changed."""
@@ -248,7 +262,7 @@ class Sweep:
 
     async def _expire_private(self, number: int, numbers: list[int]) -> None:
         client = self._registry.clients_by_number.get(number)
-        if client is None:
+        if client is None or not client.loaded:
             loaded = await self._store.load_client(number)
             saved = loaded.inbox
             inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
@@ -260,7 +274,7 @@ class Sweep:
 
     def _inbox_of(self, row: SubscriberRow) -> Inbox:
         client = self._registry.clients_by_number.get(row.client)
-        if client is not None:  # what it has acknowledged may not be saved yet
+        if client is not None and client.loaded:  # what it has acknowledged may not be saved yet
             return client.inbox
         return Inbox.unpack(row.cursor, row.state) if row.state else Inbox(row.cursor)
 
@@ -275,7 +289,7 @@ class Sweep:
         anonymous = 0
         for number, each in unacked:
             client = self._registry.clients_by_number.get(number)
-            if client is not None:
+            if client is not None and client.loaded:
                 found.append((client, each))
             if client is None or client.durable:
                 letters.append((number, each, "expired", now_ms))
@@ -283,6 +297,10 @@ class Sweep:
                 anonymous += 1
         added = await self._store.execute(AddDeadLetters(tuple(letters), tuple(deleted)))
         self._counters.dead["expired"] += added + anonymous
+        if self._store.cluster is not None:
+            for at in range(0, len(deleted), _TOLD):
+                numbers = map(str, deleted[at : at + _TOLD])
+                self._store.write(Notify(" ".join(("expired", *numbers))))
         for client, each in found:
             self._delivery.drop(client, [each])
 

@@ -24,14 +24,14 @@ from ..numbers import EPOCH_S, SECOND, TransientNumbers
 from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..store import ClientRow, DeadRow, Store
-from ..store.interface import LoadedClient, RemoveAccount, SaveTransient, Source, TopicRow
+from ..store.interface import Release, RemoveAccount, SaveTransient, Source, TopicRow
 from .delivery import Delivery, Fanout
 from .keys import Keys
 from .notifications import Notification, id_of, number_of
 from .publishing import Publisher, PublishQueue
 from .quota import Quota
 from .subscribing import Subscriber
-from .subscriptions import Client, Inbox, Receiver, Registry
+from .subscriptions import Client, Inbox, Receiver, Registry, Subscription, Topic, Traffic, inbox_of
 from .sweep import Sweep
 
 __all__ = ["ClientState", "DeadLetter", "TopicState", "Topics"]
@@ -136,7 +136,8 @@ class Topics:
             tap,
             connections,
             self.now_ms,
-            server,
+            # Of what is not stored, ids have the number of the hub: others count, too.
+            server if store.cluster is None else store.cluster.number,
             self.keys,
         )
         self.subscriber = Subscriber(
@@ -157,13 +158,21 @@ class Topics:
         store.finished = self._batch_finished
         store.closing = self._stop
         self.delivery.cursors.saved = self._saved
+        self.delivery.cursors.refused = lambda client: self._lose(client.number)
         self.subscriber.ended = self.release
+        self.subscriber.claim = self.claim
+        self.claimed: Callable[[Client], None] = _ignore
+        """Called with a client that was read."""
+        store.followed = queue.followed
+        if store.cluster is not None:
+            store.cluster.received = self._received
+            store.cluster.paused = self._pause
+            store.cluster.resumed = self._resume
         self.publish = self.publisher.publish
         self.publish_transient = self.publisher.publish_transient
         self.subscribe = self.subscriber.subscribe
         self.unsubscribe = self.subscriber.unsubscribe
         self.revoke = self.subscriber.revoke
-        self.attach = self.delivery.attach
         self.regroup = self.delivery.regroup
         self.fell_behind = self.delivery.fell_behind
         self.caught_up = self.delivery.caught_up
@@ -203,12 +212,51 @@ class Topics:
 
     # -- clients -----------------------------------------------------------------------------
 
-    async def load_client(self, row: ClientRow) -> Client:
-        """Return the client of this row; read it from the store if it is not in memory."""
-        client = self.registry.find(row)
-        if client is not None:
-            return client
-        return self._add(row, await self._store.load_client(row.number))
+    def client_of(self, row: ClientRow) -> Client:
+        """Return the client of this row, which may not be read yet (`claim`)."""
+        return self.registry.find(row) or self.registry.add(row)
+
+    async def claim(self, client: Client) -> None:
+        """Read a client from the store, and serve it from now on.
+
+        Where several hubs share the store, it is taken from the one that has served it so far.
+        HubError when it was removed, or the store cannot be read.
+        """
+        if client.loaded:
+            return
+        if client.claiming is not None:
+            await asyncio.shield(client.claiming)
+            return
+        client.claiming = self._loop.create_future()
+        try:
+            loaded = await self._store.claim(client.number, take=True)
+            if loaded is None or loaded.row is None:
+                raise HubError("auth_required", "the client was removed")
+            self.registry.fill(client, loaded)
+        except BaseException as error:
+            claiming, client.claiming = client.claiming, None
+            claiming.set_exception(error)
+            claiming.exception()  # perhaps nobody else waits for it
+            raise
+        claiming, client.claiming = client.claiming, None
+        claiming.set_result(None)
+        self.claimed(client)
+
+    def attach(self, connection: Receiver) -> None:
+        """Send the notifications of a connection's client to it from now on."""
+        if connection.client is not None:
+            self._background.start(self._attach(connection, connection.client))
+
+    async def _attach(self, connection: Receiver, client: Client) -> None:
+        try:
+            await self.claim(client)
+        except HubError as error:
+            connection.end(error.code)
+            return
+        if connection.open and connection.client is client:
+            self.delivery.attach(connection)
+        else:
+            self.release(client)
 
     def enter(self, client: Client) -> None:
         """Keep a client in memory, for a connection that is signed on as it."""
@@ -245,20 +293,23 @@ class Topics:
         """Remove a client from memory if nothing needs it there."""
         if client.connections > 0 or client.changes is not None:
             return
+        was_loaded = client.loaded
         if not client.durable:
             self.forget(client)
             if client.number:
                 self._store.write(RemoveAccount("client", client.id))
-        elif not client.unsaved:
+        elif client.idle:
             self.registry.remove(client)
+            if was_loaded and self._store.cluster is not None:
+                self._store.write(Release((client.number,)))
 
     @asynccontextmanager
     async def _loaded(self, number: int) -> AsyncIterator[Client | None]:
-        """Keep a client in memory for a while; None when it does not exist."""
+        """Keep a client in memory for a while; None when it does not exist, or another hub has
+        it."""
         client = self.registry.clients_by_number.get(number)
-        if client is None:
-            loaded = await self._store.load_client(number)
-            client = None if loaded.row is None else self._add(loaded.row, loaded)
+        if client is None or not client.loaded:
+            client = await self._claim_free(number)
         if client is None:
             yield None
             return
@@ -269,9 +320,17 @@ class Topics:
             client.connections -= 1
             self.release(client)
 
-    def _add(self, row: ClientRow, loaded: LoadedClient) -> Client:
-        # Another connection may have read it at the same time.
-        return self.registry.find(row) or self.registry.add(row, loaded)
+    async def _claim_free(self, number: int) -> Client | None:
+        loaded = await self._store.claim(number, take=False)
+        if loaded is None or loaded.row is None:
+            return None
+        client = self.client_of(loaded.row)
+        # It may have been read meanwhile, or is being read.
+        if client.claiming is not None:
+            await asyncio.shield(client.claiming)
+        if not client.loaded:
+            self.registry.fill(client, loaded)
+        return client
 
     def ack(self, connection: Receiver, ids: Sequence[str]) -> int:
         """Acknowledge notifications; return how many ids were known."""
@@ -286,8 +345,62 @@ class Topics:
         client = connection.client
         if client is None:
             return []
+        await self.claim(client)
         await self.quota.trim(client)
         return await self.delivery.waiting(client)
+
+    # -- other hubs --------------------------------------------------------------------------
+
+    def _received(self, words: list[str]) -> None:
+        """Take a message of another hub."""
+        word, numbers = words[0], [int(each) for each in words[1:] if each.isdecimal()]
+        if word == "claimed":
+            for number in numbers:
+                self._lose(number)
+        elif word == "due":
+            for number in numbers:
+                self.quota.check_topic(number, tell=False)
+            self.quota.start()
+        elif word == "expired":
+            self.delivery.expired(numbers, self.registry.clients_by_number.values())
+
+    def _lose(self, number: int) -> None:
+        """Stop serving a client: another hub does."""
+        client = self.registry.clients_by_number.get(number)
+        if client is None or not client.loaded:
+            return
+        receiver = client.receiver
+        if receiver is not None:
+            self.delivery.lose(receiver)
+        self.delivery.forget(client)
+        self.registry.empty(client)
+        if receiver is not None and receiver.acks_all:
+            # As a second sign-on at this hub would (comet's duplicates).
+            receiver.end("replaced")
+        self.release(client)
+
+    def _pause(self) -> None:
+        for client in self.registry.clients.values():
+            self.delivery.hold(client)
+
+    def _resume(self) -> None:
+        self._background.start(self._find_clients())
+
+    async def _find_clients(self) -> None:
+        """Find out which clients this hub still has, and deliver to them again."""
+        cluster = self._store.cluster
+        assert cluster is not None
+        loaded = [each for each in self.registry.clients.values() if each.loaded]
+        try:
+            claimed = set(await self._store.claimed([each.number for each in loaded]))
+        except HubError:
+            return  # the next renewal tries again
+        for client in loaded:
+            if client.number not in claimed:
+                self._lose(client.number)
+        cluster.confirm()
+        for client in tuple(self.registry.clients.values()):
+            self.delivery.push(client)
 
     # -- administration ----------------------------------------------------------------------
 
@@ -295,10 +408,13 @@ class Topics:
         """Return what a client has not acknowledged, oldest first; HubError `not_found`."""
         row = await self._row(client_id)
         async with self._loaded(row.number) as client:
-            if client is None:
-                return []
-            await self.quota.trim(client)
-            return await self.delivery.peek(client, limit)
+            if client is not None:
+                await self.quota.trim(client)
+                return await self.delivery.peek(client, limit)
+        # Another hub serves it, and trims it: what is beyond the quota is not shown.
+        copy = await self._look_at(row, None)
+        excess = max(0, await self.delivery.count(copy) - self.quota.limit)
+        return (await self.delivery.peek(copy, excess + limit))[excess:]
 
     async def topic_page(self, offset: int, limit: int) -> tuple[int, list[TopicState]]:
         """Return the number of topics, and the states of some of them."""
@@ -321,11 +437,23 @@ class Topics:
         count, rows = await self._store.client_page(offset, limit)
         found: list[ClientState] = []
         for row in rows:
-            async with self._loaded(row.number) as client:
-                if client is not None:
-                    found.append(await self.client_state(client))
+            client = self.registry.clients_by_number.get(row.number)
+            if client is None or not client.loaded:
+                client = await self._look_at(row, client)
+            found.append(await self.client_state(client))
             await asyncio.sleep(0)
         return count, found
+
+    async def _look_at(self, row: ClientRow, here: Client | None) -> Client:
+        """Return a copy of a client that this hub does not serve, to look at."""
+        loaded = await self._store.load_client(row.number)
+        copy = Client(row.id, row.number, inbox_of(row.id, loaded))
+        for each in loaded.subscriptions:
+            topic = Topic(each.topic, each.name, Traffic())
+            copy.subscriptions[each.name] = Subscription(topic, each.start, each.ack)
+        if here is not None:
+            copy.receiver = here.receiver
+        return copy
 
     async def client_state(self, client: Client) -> ClientState:
         """Return the state of a client."""
@@ -382,3 +510,7 @@ class Topics:
             0,
         )
         return DeadLetter(row.client, row.reason, row.dead_ms, notification)
+
+
+def _ignore(client: Client) -> None:
+    """Ignore a client: the callback is not set."""

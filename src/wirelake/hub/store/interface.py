@@ -21,6 +21,7 @@ __all__ = [
     "AddDeadLetters",
     "Append",
     "Appended",
+    "Claim",
     "ClientRow",
     "Database",
     "DeadRow",
@@ -29,15 +30,18 @@ __all__ = [
     "Done",
     "Entry",
     "ExpireKeys",
+    "Followed",
     "InboxRow",
     "KeyRow",
     "LoadedClient",
     "LogRow",
     "NewKey",
+    "Notify",
     "Operation",
     "PruneDeadLetters",
     "Redrive",
     "Redriven",
+    "Release",
     "RemoveAccount",
     "RemoveKeys",
     "RemoveTopics",
@@ -301,8 +305,34 @@ class Unsubscribe(Operation[None], frozen=True, gc=False):
     topics: tuple[int, ...]
 
 
-class SaveInboxes(Operation[None], frozen=True, gc=False):
-    """Save inboxes of clients; those that were removed are left out."""
+class Claim(Operation[LoadedClient | None], frozen=True, gc=False):
+    """Make this hub the one that a client is served by, and read the client.
+
+    From then on only this hub can save its inbox. Results in None when another hub that runs has
+    the client, and it is not to be taken from it.
+    """
+
+    client: int
+    take: bool
+
+
+class Release(Operation[None], frozen=True, gc=False):
+    """Give clients up that this hub has claimed."""
+
+    clients: tuple[int, ...]
+
+
+class Notify(Operation[None], frozen=True, gc=False):
+    """Send a message to the other hubs that use this database, when the batch is on disk."""
+
+    text: str
+
+
+class SaveInboxes(Operation[tuple[int, ...]], frozen=True, gc=False):
+    """Save inboxes of clients; those that were removed are left out.
+
+    Results in the clients that another hub has claimed: nothing was saved of them.
+    """
 
     rows: tuple[InboxRow, ...]
 
@@ -425,6 +455,16 @@ class RemoveAccount(Operation[bool], frozen=True, gc=False):
     id: str
 
 
+class Followed(NamedTuple):
+    """What other hubs have appended to the log."""
+
+    entries: list[Entry]
+    number: int
+    """Nothing up to this number is missing."""
+    more: bool
+    """Whether there is more to read."""
+
+
 # -- databases -----------------------------------------------------------------------------------
 
 
@@ -438,11 +478,17 @@ class Database(Protocol):
     def close(self) -> None:
         """Close the connection."""
 
+    missed: list[Entry]
+    """What other hubs had appended to the log before the last `write`, and was not read yet."""
+
     def write(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Execute operations in order, in one transaction; return their results.
 
         When it raises, nothing was changed.
         """
+
+    def follow(self, limit: int) -> Followed:
+        """Read what other hubs have appended to the log, after what was read before."""
 
     def shrink(self) -> bool:
         """Give free space back to the file system; return whether there may be more."""
@@ -469,8 +515,11 @@ class Database(Protocol):
     def accounts(self, kind: AccountKind) -> list[Any]:
         """Return all clients (`ClientRow`) or users (`UserRow`) by id, without temporary ones."""
 
+    def claimed(self, clients: Sequence[int]) -> list[int]:
+        """Return those of these clients that this hub has claimed."""
+
     def temporary(self) -> list[str]:
-        """Return the ids of clients that were added by `Subscribe`; not bounded, for the start."""
+        """Return the ids of clients that `Subscribe` has added, and that no hub has any more."""
 
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""
@@ -522,7 +571,8 @@ class Database(Protocol):
         """
 
     def due(self, topic: int, limit: int) -> list[int]:
-        """Return subscribers whose backlog has to be counted (`SetChecks`)."""
+        """Return subscribers whose backlog has to be counted (`SetChecks`), but those that other
+        hubs have claimed."""
 
     def checks(self, client: int) -> list[tuple[int, int, int]]:
         """Return (topic, `TopicRow.appended`, when it is due) of a client's subscriptions."""

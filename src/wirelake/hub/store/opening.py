@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wirelake.wire.errors import missing_dependency
 from wirelake.wire.paths import local_path
 
 from ..config import StoreSettings
 from .addresses import is_postgres, shown
+from .cluster import Cluster
 from .interface import Database, RemoveAccount, StoreError
 from .migrations import prepare
 from .sqlite import SqliteDatabase, SqliteReader, lock
@@ -108,22 +110,26 @@ def _open_postgres(url: str, settings: StoreSettings, loop: asyncio.AbstractEven
             " commits synchronously"
         )
     driver = _driver()
-    opened: list[Database] = []
+    opened: list[Any] = []
     try:
-        opened.append(writer := driver.PostgresDatabase(url, exclusive=True))
+        opened.append(writer := driver.PostgresDatabase(url, hub=True))
         for _ in range(_READERS):
             session = driver.Session(read_only=True)
             opened.append(driver.PostgresDatabase(url, session=session, create=False))
+        cluster = Cluster(loop, opened)
+        membership = driver.Membership(url, socket.gethostname(), cluster.renewed, cluster.message)
+        cluster.join(membership)
+        writer.position = writer.last_number()
         _remove_temporary(writer)
     except BaseException:
         for each in opened:
             each.close()
         raise
-    return Store(writer, opened[1:], loop, blocking_reads=True)
+    return Store(writer, opened[1:], loop, blocking_reads=True, cluster=cluster)
 
 
 def _remove_temporary(database: Database) -> None:
-    # Clients of connections without sign-on: those connections ended with the last hub.
+    # Clients of connections without sign-on: those connections ended with their hub.
     database.write([RemoveAccount("client", id_) for id_ in database.temporary()])
 
 

@@ -7,9 +7,10 @@ waiting for each other: a batch of a thousand publishes takes two round trips, a
 with the commit. (COPY cannot be part of a pipeline.)
 
 Batches that append to the log, or change what an append depends on, begin with the lock of the one
-row of `log_tail`. So they are executed one after the other, whichever process they come from, and
-the order of numbers is the order of commits. Batches of the sweep (acknowledged rows, inboxes,
-expired keys) take no lock and delay nobody.
+row of `log_tail`. So they are executed one after the other, whichever hub they come from, and the
+order of numbers is the order of commits. With the lock, a hub reads what others have appended since
+it last did: it knows everything below the numbers that it allocates. Batches of the sweep
+(acknowledged rows, inboxes, expired keys) take no lock and delay nobody.
 
 A transaction is executed again when that is safe: after a deadlock, and when the connection was
 lost, or the server had become read-only, before COMMIT was sent. When the connection is lost during
@@ -39,6 +40,7 @@ from .interface import (
     ClientRow,
     DeadRow,
     Entry,
+    Followed,
     InboxRow,
     KeyRow,
     LoadedClient,
@@ -55,6 +57,7 @@ from .interface import (
     UserRow,
 )
 from .postgres_connection import (
+    CHANNEL,
     SCHEMA,
     Address,
     Blobs,
@@ -66,11 +69,13 @@ from .postgres_connection import (
     connect,
     failure,
     first_line,
+    message,
     parse_address,
 )
+from .postgres_membership import Membership
 from .postgres_schema import VERSION, prepare, take_hub_lock, version
 
-__all__ = ["PostgresDatabase", "Session", "migrate"]
+__all__ = ["Membership", "PostgresDatabase", "Session", "migrate"]
 
 Value = TypeVar("Value")
 _Cursor: TypeAlias = psycopg.Cursor[tuple[Any, ...]]
@@ -87,6 +92,12 @@ _CLAIM_S: Final = 5.0
 
 _MIGRATE_S: Final = 3_600.0
 """How long a step of an upgrade may take: it may build an index of a large table."""
+
+_FOLLOWED: Final = 10_000
+"""Rows of other hubs that are read under the lock at most; more are read before it is taken."""
+
+_TOLD: Final = 350
+"""Numbers in one message: they have up to 20 digits."""
 
 _LOCKED: Final = frozenset(
     {
@@ -156,6 +167,27 @@ _SAVE_INBOXES: Final = """
     ON CONFLICT (client) DO UPDATE
     SET cursor = excluded.cursor, state = excluded.state, needed = excluded.needed
 """
+_CHECK_CLAIMS: Final = """
+    SELECT client FROM claims
+    WHERE client = ANY(%s) AND epoch = %s AND EXISTS (
+        SELECT 1 FROM hubs WHERE hubs.epoch = claims.epoch AND until > clock_timestamp())
+    ORDER BY client FOR SHARE OF claims
+"""
+"""The clients that this hub may save. Locked, so that no other hub takes one before the commit."""
+_TAKE: Final = """
+    INSERT INTO claims (client, epoch)
+    SELECT number, %s FROM clients WHERE number = ANY(%s) ORDER BY number
+    ON CONFLICT (client) DO UPDATE SET epoch = excluded.epoch
+    WHERE %s OR claims.epoch = excluded.epoch OR NOT EXISTS (
+        SELECT 1 FROM hubs WHERE hubs.epoch = claims.epoch AND until > clock_timestamp())
+    RETURNING client
+"""
+_NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)"
+_FOLLOW: Final = """
+    SELECT log.number, target, type, ts_ms, expires_ms, coalesce(topic, topics.name), content
+    FROM log LEFT JOIN topics ON topics.number = target
+    WHERE log.number > %s AND log.number <= %s ORDER BY log.number LIMIT %s
+"""
 # Another process may have removed the client after it signed on. An inbox without a client would
 # stay for ever; so the rows of the clients are locked against removal until the commit.
 _ADD_DEAD: Final = """
@@ -217,6 +249,20 @@ _SUBSCRIBERS: Final = (
     "SELECT s.client, s.start, coalesce(i.cursor, 0), coalesce(i.state, '') "
     "FROM subscriptions s LEFT JOIN inboxes i ON i.client = s.client WHERE s.topic = %s "
 )
+_DUE: Final = """
+    SELECT client FROM subscriptions s WHERE topic = %s
+    AND check_at <= (SELECT appended FROM topics WHERE number = %s)
+    AND NOT EXISTS (
+        SELECT 1 FROM claims JOIN hubs ON hubs.epoch = claims.epoch
+        WHERE claims.client = s.client AND claims.epoch <> %s AND until > clock_timestamp())
+    LIMIT %s
+"""
+_TEMPORARY: Final = """
+    SELECT id FROM clients WHERE token = '' AND NOT EXISTS (
+        SELECT 1 FROM claims JOIN hubs ON hubs.epoch = claims.epoch
+        WHERE claims.client = clients.number AND until > clock_timestamp())
+    ORDER BY number
+"""
 _SUBSCRIPTIONS: Final = (
     "SELECT topic, name, start, ack FROM subscriptions JOIN topics ON number = topic "
     "WHERE client = %s ORDER BY topic"
@@ -234,6 +280,10 @@ _PROBE: Final = (
 """Reads a path through each table: a few pages, whatever the size of the database."""
 
 
+class _FarBehindError(Exception):
+    """Other hubs have appended more than is read under the lock."""
+
+
 class PostgresDatabase:
     """A connection to a PostgreSQL database."""
 
@@ -242,20 +292,24 @@ class PostgresDatabase:
         url: str,
         *,
         session: Session = Session(),  # noqa: B008 - it cannot be changed
-        exclusive: bool = False,
         create: bool = True,
+        hub: bool = False,
     ):
         """Connect; StoreError when the store cannot be used.
 
-        `create` creates or upgrades the tables, if the role may do that. `exclusive` keeps other
-        hubs out while this connection, or one that replaces it, is open.
+        `create` creates or upgrades the tables, if the role may do that. `hub`: the connection that
+        a hub writes with; `epoch` has to be set before the first write.
         """
         self._address = parse_address(url)
         self._session = session
-        self._exclusive = exclusive
+        self._hub = hub
+        self.epoch = 0
+        """The epoch of the hub (`postgres_membership.py`); 0 for other processes."""
+        self.position = 0
+        """What other hubs appended to the log is read up to this number."""
+        self.missed: list[Entry] = []
+        """What they had appended before the last `write`, and was not read yet."""
         self._identity: UUID | None = None
-        self._backend: tuple[Any, ...] | None = None
-        """Process and start of the server's side of the last connection."""
         self._connection: Connection | None = None
         self._committing = False
         try:
@@ -282,8 +336,11 @@ class PostgresDatabase:
                     " `wirelake hub store migrate --store URL`"
                 )
             self._check_identity(connection)
-            if self._exclusive:
-                self._claim(connection)
+            if self._hub and not take_hub_lock(connection, _CLAIM_S, shared=True):
+                raise StoreError(
+                    f"{self._address.shown}: a store is being copied to this database; wait until"
+                    " that is done"
+                )
         except BaseException:
             connection.close()
             raise
@@ -300,25 +357,6 @@ class PostgresDatabase:
                 f"{self._address.shown}: replaced by another store while the hub runs; restart the"
                 " hub"
             )
-
-    def _claim(self, connection: Connection) -> None:
-        """Take the lock that keeps a second hub out: it would deliver the same notifications."""
-        # At the start there is time to wait for a hub that was killed. Later, the hub's own last
-        # connection is ended first, which the server may believe in for a while.
-        if self._backend is not None:
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
-                " WHERE pid = %s AND backend_start = %s",
-                self._backend,
-            )
-        if not take_hub_lock(connection, _CLAIM_S if self._backend is None else 0.0):
-            raise StoreError(
-                f"{self._address.shown}: in use by another hub; stop that one, or choose another"
-                " database"
-            )
-        self._backend = connection.execute(
-            "SELECT pid, backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-        ).fetchone()
 
     def _one_line(self, error: Exception) -> Exception:
         """Shorten the text of an error of the driver, which is logged: it quotes statements."""
@@ -360,6 +398,8 @@ class PostgresDatabase:
                 again = self._may_retry(error, fresh)
                 if not again or attempt == _ATTEMPTS:
                     raise
+            except _FarBehindError:
+                raise
             except BaseException:
                 self._drop()  # interrupted: nobody knows what it waits for
                 raise
@@ -390,29 +430,55 @@ class PostgresDatabase:
 
     def write(self, operations: Sequence[Operation[Any]]) -> list[Any]:
         """Execute operations in order, in one transaction; return their results."""
+        self.missed = []
         if not operations:
             return []
-        try:
-            return self._execute(lambda connection: self._transaction(connection, operations))
-        except Exception as error:
-            raise failure(self._one_line(error)) from error
+        position = self.position
+        while True:
+            try:
+                return self._execute(lambda each: self._transaction(each, operations))
+            except _FarBehindError:
+                self._roll_back()
+                self.missed += self.follow(_FOLLOWED).entries
+            except Exception as error:
+                self.position, self.missed = position, []
+                raise failure(self._one_line(error)) from error
 
     def _transaction(
         self, connection: Connection, operations: Sequence[Operation[Any]]
     ) -> list[Any]:
         with connection.pipeline():
-            transaction = _Transaction(connection)
-            transaction.begin(lock=any(type(each) in _LOCKED for each in operations))
+            transaction = _Transaction(connection, self.epoch)
+            locked = any(type(each) in _LOCKED for each in operations)
+            transaction.begin(lock=locked)
+            follows = locked and self._hub
+            missed = transaction.follow(self.position) if follows else None
             results = [
                 transaction.run(kind, list(some)) for kind, some in groupby(operations, type)
             ]
-            transaction.save_tail()
+            last = transaction.save_tail()
+            entries = [Entry(*row) for row in _rows(missed)]
+            if len(entries) == _FOLLOWED:
+                raise _FarBehindError
             self._committing = True
             commit = connection.execute("COMMIT")
         # After an error that was overlooked, COMMIT would be answered with ROLLBACK.
         if commit.statusmessage != "COMMIT":
             raise psycopg.DatabaseError(f"not committed: {commit.statusmessage}")
+        if follows:
+            self.position = last
+            self.missed += entries
         return [result for each in results for result in each()]
+
+    def follow(self, limit: int) -> Followed:
+        """Read what other hubs have appended to the log, after what was read before."""
+        number = self.last_number()
+        if number <= self.position:
+            return Followed([], self.position, more=False)
+        entries = [Entry(*row) for row in self._read(_FOLLOW, self.position, number, limit)]
+        more = len(entries) == limit
+        self.position = entries[-1].number if more else number
+        return Followed(entries, self.position, more)
 
     def shrink(self) -> bool:
         """Return False: PostgreSQL reuses free space, and its autovacuum gives back what it can."""
@@ -468,9 +534,14 @@ class PostgresDatabase:
         query = f"SELECT {_columns(row)} FROM {kind}s WHERE token <> '' ORDER BY id"
         return [row(*each) for each in self._read(query)]
 
+    def claimed(self, clients: Sequence[int]) -> list[int]:
+        """Return those of these clients that this hub has claimed."""
+        query = "SELECT client FROM claims WHERE client = ANY(%s) AND epoch = %s"
+        return [client for (client,) in self._read(query, Numbers(clients), self.epoch)]
+
     def temporary(self) -> list[str]:
         """Return the ids of clients that were added by `Subscribe`."""
-        rows = self._read("SELECT id FROM clients WHERE token = '' ORDER BY number")
+        rows = self._read(_TEMPORARY)
         return [id_ for (id_,) in rows]
 
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
@@ -572,12 +643,8 @@ class PostgresDatabase:
         return (last if count == limit else 0), lowest
 
     def due(self, topic: int, limit: int) -> list[int]:
-        """Return subscribers whose backlog has to be counted."""
-        rows = self._read(
-            "SELECT client FROM subscriptions WHERE topic = %s AND check_at <= "
-            "(SELECT appended FROM topics WHERE number = %s) LIMIT %s",
-            *(topic, topic, limit),
-        )
+        """Return subscribers whose backlog has to be counted, but those that other hubs have."""
+        rows = self._read(_DUE, topic, topic, self.epoch, limit)
         return [client for (client,) in rows]
 
     def checks(self, client: int) -> list[tuple[int, int, int]]:
@@ -657,14 +724,19 @@ class _Transaction:
     which is called after the commit. It waits for answers only when later statements need them.
     """
 
-    def __init__(self, connection: Connection):
+    def __init__(self, connection: Connection, epoch: int):
         self._connection = connection
+        self._epoch = epoch
         self._tail: _Cursor | None = None
         self._last = self._saved = 0
+        self._appended = False
         self._methods: dict[type, Callable[[list[Any]], _Results]] = {
             interface.Append: self._append,
             interface.Subscribe: self._subscribe,
             interface.Unsubscribe: self._unsubscribe,
+            interface.Claim: self._claim,
+            interface.Release: self._release,
+            interface.Notify: self._notify,
             interface.SaveInboxes: self._save_inboxes,
             interface.Delete: self._delete,
             interface.DeleteAcked: self._delete_acked,
@@ -691,10 +763,18 @@ class _Transaction:
         """Execute operations of one kind."""
         return self._methods[kind](operations)
 
-    def save_tail(self) -> None:
-        """Save the last number."""
-        if self._last != self._saved:
-            self._run("UPDATE log_tail SET number = %s", self._last)
+    def follow(self, position: int) -> _Cursor:
+        """Read what other hubs have appended, which the lock has made visible."""
+        return self._run(_FOLLOW, position, 1 << 62, _FOLLOWED)
+
+    def save_tail(self) -> int:
+        """Save the last number, and wake the other hubs up; return it, if the tail is locked."""
+        last = self._last_number()
+        if last != self._saved:
+            self._run("UPDATE log_tail SET number = %s", last)
+        if self._appended and self._epoch:
+            self._run(_NOTIFY, message(self._epoch, "log"))
+        return last
 
     def _run(self, query: str, *values: Any) -> _Cursor:
         return _query(self._connection, query, *values)
@@ -770,6 +850,7 @@ class _Transaction:
 
     def _insert_log(self, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
+            self._appended = True
             columns = list(zip(*rows, strict=True))
             self._run(_INSERT_LOG, *map(Numbers, columns[:5]), Texts(columns[5]), Blobs(columns[6]))
 
@@ -870,6 +951,8 @@ class _Transaction:
                 "SELECT number, id, '', %s FROM unnest(%s, %s) AS new (number, id)",
                 *(time.time_ns() // 1_000_000, Numbers(clients), Texts(clients.values())),
             )
+            if self._epoch:
+                self._run(_TAKE, self._epoch, Numbers(clients), True)
         if topics:
             self._run(
                 "INSERT INTO topics (number, name) SELECT * FROM unnest(%s, %s)",
@@ -920,14 +1003,79 @@ class _Transaction:
 
     # -- delivery ----------------------------------------------------------------------------
 
+    def _claim(self, operations: list[interface.Claim]) -> _Results:
+        taken: set[int] = set()
+        for take in (False, True):
+            wanted = {each.client for each in operations if each.take is take}
+            if wanted:
+                found = self._run(_TAKE, self._epoch, Numbers(sorted(wanted)), take)
+                taken.update(client for (client,) in found.fetchall())
+                if take:
+                    self._tell("claimed", taken & wanted)
+        # Read after it was claimed: nothing can be saved of it any more by another hub.
+        reads = [
+            (
+                self._run(
+                    f"SELECT {_columns(ClientRow)} FROM clients WHERE number = %s", each.client
+                ),
+                self._run(
+                    f"SELECT {_columns(InboxRow)} FROM inboxes WHERE client = %s", each.client
+                ),
+                self._run(_SUBSCRIPTIONS, each.client),
+            )
+            for each in operations
+        ]
+
+        def finish() -> list[Any]:
+            results: list[LoadedClient | None] = []
+            for each, read in zip(operations, reads, strict=True):
+                rows, inboxes, subscriptions = (cursor.fetchall() for cursor in read)
+                if rows and each.client not in taken:
+                    results.append(None)
+                    continue
+                results.append(
+                    LoadedClient(
+                        ClientRow(*rows[0]) if rows else None,
+                        InboxRow(*inboxes[0]) if inboxes else None,
+                        [SubscriptionRow(*row) for row in subscriptions],
+                    )
+                )
+            return results
+
+        return finish
+
+    def _tell(self, word: str, numbers: Iterable[int]) -> None:
+        """Tell the other hubs about numbers: a message has at most 8,000 bytes."""
+        left = sorted(numbers)
+        for at in range(0, len(left), _TOLD):
+            self._run(_NOTIFY, message(self._epoch, word, *left[at : at + _TOLD]))
+
+    def _release(self, operations: list[interface.Release]) -> _Results:
+        clients = Numbers(sorted({client for each in operations for client in each.clients}))
+        self._run("DELETE FROM claims WHERE client = ANY(%s) AND epoch = %s", clients, self._epoch)
+        return _none(operations)
+
+    def _notify(self, operations: list[interface.Notify]) -> _Results:
+        for each in operations:
+            self._run(_NOTIFY, message(self._epoch, each.text))
+        return _none(operations)
+
     def _save_inboxes(self, operations: list[interface.SaveInboxes]) -> _Results:
         rows = {row.client: row for each in operations for row in each.rows}
+        refused: set[int] = set()
+        if rows and self._epoch:
+            found = self._run(_CHECK_CLAIMS, Numbers(sorted(rows)), self._epoch)
+            refused = set(rows).difference(client for (client,) in found.fetchall())
+            for client in refused:
+                del rows[client]
         if rows:
             clients, cursors, states, needed = zip(*rows.values(), strict=True)
             self._run(
                 _SAVE_INBOXES, Numbers(clients), Numbers(cursors), Blobs(states), Numbers(needed)
             )
-        return _none(operations)
+        return lambda: [
+            tuple(row.client for row in each.rows if row.client in refused) for each in operations
+        ]
 
     def _delete(self, operations: list[interface.Delete]) -> _Results:
         self._delete_numbers(number for each in operations for number in each.numbers)
@@ -1133,6 +1281,7 @@ class _Transaction:
         )
         letters = self._run("DELETE FROM dead WHERE client = ANY(%s) RETURNING number", numbers)
         self._run("DELETE FROM inboxes WHERE client = ANY(%s)", numbers)
+        self._run("DELETE FROM claims WHERE client = ANY(%s)", numbers)
         self._run("DELETE FROM publisher_keys WHERE publisher = ANY(%s)", Texts(clients))
         # Private notifications are deleted with those of removed topics, some at a time.
         self._run(

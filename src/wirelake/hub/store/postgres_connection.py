@@ -31,6 +31,7 @@ from .interface import StoreError
 
 __all__ = [
     "CALL_S",
+    "CHANNEL",
     "CONNECT_S",
     "SCHEMA",
     "STATEMENT_S",
@@ -44,11 +45,14 @@ __all__ = [
     "connect",
     "failure",
     "first_line",
+    "message",
     "parse_address",
 ]
 
 SCHEMA: Final = "wirelake"
 """The schema of all tables."""
+CHANNEL: Final = "wirelake"
+"""The channel of messages between hubs."""
 CONNECT_S: Final = 5
 """Maximum time to connect to one host; the next one is tried then. At least 2 (libpq)."""
 STATEMENT_S: Final = 30.0
@@ -224,6 +228,11 @@ def first_line(error: BaseException, secrets: Iterable[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return text
+
+
+def message(epoch: int, *words: object) -> str:
+    """Return a message to other hubs: the epoch of the sender, and words."""
+    return " ".join(map(str, (epoch, *words)))
 
 
 # -- arrays ----------------------------------------------------------------------------------------

@@ -19,12 +19,13 @@ import psycopg
 from .interface import StoreError
 from .postgres_connection import SCHEMA, Address, Connection, first_line
 
-__all__ = ["MIGRATIONS", "VERSION", "prepare", "take_hub_lock", "version"]
+__all__ = ["MIGRATIONS", "VERSION", "lock_hubs", "prepare", "take_hub_lock", "version"]
 
 _LOCKS: Final = 0x77697265
 """The first key of advisory locks; the second says which."""
 _MIGRATION_LOCK: Final = 1
 _HUB_LOCK: Final = 2
+_JOIN_LOCK: Final = 3
 _WAIT_S: Final = 0.1
 _NO_RIGHTS: Final = "42501"
 
@@ -153,6 +154,23 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     CREATE INDEX dead_number ON dead (number);
     CREATE INDEX dead_age ON dead (dead_ms, place);
     """,
+    # 2: several hubs. Each has a number, which is part of the ids of what it does not store, and an
+    # epoch, which no other hub ever has. It renews its lease by the clock of the server. A client
+    # that a hub has in memory is claimed by its epoch.
+    """
+    ALTER TABLE log_tail ADD COLUMN epoch bigint NOT NULL DEFAULT 0;
+    CREATE TABLE hubs (
+        number integer     PRIMARY KEY,
+        epoch  bigint      NOT NULL UNIQUE,
+        name   text        NOT NULL,
+        until  timestamptz NOT NULL
+    ) WITH (fillfactor = 10);
+    CREATE TABLE claims (
+        client bigint PRIMARY KEY,
+        epoch  bigint NOT NULL
+    ) WITH (fillfactor = 70);
+    CREATE INDEX claims_epoch ON claims (epoch);
+    """,
 )
 """Every step, oldest first."""
 
@@ -213,18 +231,24 @@ def version(connection: Connection, address: Address) -> int:
     return found
 
 
-def take_hub_lock(connection: Connection, wait_s: float = 0.0) -> bool:
-    """Take the lock that a hub holds as long as it is connected; return whether it was free.
+def take_hub_lock(connection: Connection, wait_s: float = 0.0, *, shared: bool = False) -> bool:
+    """Take the lock that hubs share as long as they are connected; return whether it was free.
 
-    The server notices at once that a process was killed, but has to end its statement.
+    Not shared, it keeps hubs out. The server notices at once that a process was killed, but has to
+    end its statement.
     """
     until = time.monotonic() + wait_s
-    query = "SELECT pg_try_advisory_lock(%s::int, %s::int)"
+    query = f"SELECT pg_try_advisory_lock{'_shared' if shared else ''}(%s::int, %s::int)"
     while connection.execute(query, (_LOCKS, _HUB_LOCK)).fetchone() != (True,):
         if time.monotonic() >= until:
             return False
         time.sleep(_WAIT_S)
     return True
+
+
+def lock_hubs(connection: Connection) -> None:
+    """Lock the table of hubs until the end of the transaction."""
+    connection.execute("SELECT pg_advisory_xact_lock(%s::int, %s::int)", (_LOCKS, _JOIN_LOCK))
 
 
 def _has_schema(connection: Connection) -> bool:

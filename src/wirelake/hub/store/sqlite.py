@@ -29,6 +29,7 @@ from .interface import (
     ClientRow,
     DeadRow,
     Entry,
+    Followed,
     InboxRow,
     KeyRow,
     LoadedClient,
@@ -132,6 +133,8 @@ class _Reads:
 
     def __init__(self, path: Path):
         self._path = path
+        self.missed: list[Entry] = []
+        """Always empty: there is no other hub."""
 
     def check(self) -> None:
         """Read something from each table."""
@@ -141,6 +144,10 @@ class _Reads:
         """Return how much space the database takes."""
         free = self._one("PRAGMA freelist_count")[0] * self._one("PRAGMA page_size")[0]
         return Size(_file_bytes(self._path), _file_bytes(f"{self._path}-wal"), free)
+
+    def follow(self, limit: int) -> Followed:  # noqa: ARG002
+        """Return nothing: there is no other hub."""
+        return Followed([], self.last_number(), more=False)
 
     def last_number(self) -> int:
         """Return the last number that was allocated."""
@@ -171,6 +178,10 @@ class _Reads:
             f"SELECT {_columns(ClientRow)} FROM clients WHERE token > x'' ORDER BY id"
         )
         return [ClientRow(*row) for row in rows]
+
+    def claimed(self, clients: Sequence[int]) -> list[int]:
+        """Return all of these clients: there is no other hub."""
+        return list(clients)
 
     def temporary(self) -> list[str]:
         """Return the ids of clients that were added by `Subscribe`."""
@@ -398,6 +409,9 @@ class SqliteDatabase(_Reads):
             interface.Append: self._append,
             interface.Subscribe: _each(self._subscribe),
             interface.Unsubscribe: _each(self._unsubscribe),
+            interface.Claim: _each(self._claim),
+            interface.Release: _each(_ignore),
+            interface.Notify: _each(_ignore),
             interface.SaveInboxes: _each(self._save_inboxes),
             interface.Delete: _each(self._delete),
             interface.DeleteAcked: _each(self._delete_acked),
@@ -622,8 +636,12 @@ class SqliteDatabase(_Reads):
 
     # -- delivery ----------------------------------------------------------------------------
 
-    def _save_inboxes(self, operation: interface.SaveInboxes) -> None:
+    def _claim(self, operation: interface.Claim) -> LoadedClient:
+        return self.load_client(operation.client)
+
+    def _save_inboxes(self, operation: interface.SaveInboxes) -> tuple[int, ...]:
         self._db.executemany(_SAVE_INBOX, operation.rows)
+        return ()
 
     def _delete(self, operation: interface.Delete) -> None:
         insert(self._db, _DELETE, [(number,) for number in operation.numbers])
@@ -772,6 +790,10 @@ class SqliteDatabase(_Reads):
 
     def _add_to_mark(self, name: str, change: int) -> None:
         self._set_mark(name, self._mark(name) + change)
+
+
+def _ignore(operation: Operation[Any]) -> None:
+    """Do nothing: there is no other hub."""
 
 
 def _each(method: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:

@@ -15,9 +15,11 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from ..errors import HubError
+from .cluster import Cluster
 from .failures import Failures
 from .interface import (
     AccountKind,
+    Claim,
     ClientRow,
     Database,
     DeadRow,
@@ -50,7 +52,13 @@ class Store:
         *,
         blocking_reads: bool,
         released: Callable[[], None] = lambda: None,
+        cluster: Cluster | None = None,
     ):
+        self.cluster = cluster
+        """The other hubs that use the database; None for an embedded one."""
+        self.followed: Callable[[list[Entry], int], None] = _ignore_log
+        """Called with what other hubs have appended to the log, in its order, and the number up to
+        which nothing is missing (0: that of the last entry)."""
         self.finished: Callable[[], None] = _do_nothing
         """Called after the callbacks of a batch."""
         self.closing: Callable[[], None] = _do_nothing
@@ -66,7 +74,17 @@ class Store:
         self._threads = (
             ThreadPoolExecutor(len(readers), "hub store reads") if blocking_reads else None
         )
-        self._writer = Writer(writer, loop, self._batch_finished, self.failures)
+        self._writer = Writer(
+            writer, loop, self._batch_followed, self._batch_finished, self.failures
+        )
+        if cluster is not None:
+            cluster.start(self._writer)
+
+    def _batch_followed(self, entries: list[Entry], number: int) -> None:
+        if self.cluster is not None:
+            self.cluster.check()
+        if entries or number:
+            self.followed(entries, number)
 
     def _batch_finished(self) -> None:
         self.finished()
@@ -79,6 +97,9 @@ class Store:
             await asyncio.to_thread(self._threads.shutdown)
         for reader in self._readers:
             reader.close()
+        if self.cluster is not None:
+            self.cluster.close()
+            await asyncio.to_thread(self.cluster.stop)
         self._released()
 
     async def abandon(self) -> None:
@@ -112,6 +133,13 @@ class Store:
     def shrink(self, done: Callable[[bool], None]) -> None:
         """Give free space back to the file system; `done` gets whether there may be more."""
         self._writer.batch.shrink.append(done)
+
+    async def claim(self, client: int, *, take: bool) -> LoadedClient | None:
+        """Make this hub the one that serves a client, and read it (`Claim`)."""
+        if self.cluster is None:
+            return await self.load_client(client)
+        loaded: LoadedClient | None = await self.execute(Claim(client, take))
+        return loaded
 
     # -- reads; HubError `storage_failed` when the database cannot be read --------------------
 
@@ -151,8 +179,12 @@ class Store:
         """Return all clients or users by id."""
         return await self._read(lambda database: database.accounts(kind))
 
+    async def claimed(self, clients: Sequence[int]) -> list[int]:
+        """Return those of these clients that this hub has claimed."""
+        return await self._read(lambda database: database.claimed(clients))
+
     async def temporary(self) -> list[str]:
-        """Return the ids of clients that were added by `Subscribe`; for the start only."""
+        """Return the ids of clients that `Subscribe` has added, and that no hub has any more."""
         return await self._read(lambda database: database.temporary())
 
     async def clients_with(self, ids: Iterable[str]) -> list[ClientRow]:
@@ -250,6 +282,10 @@ class Store:
 
 def _ignore(result: Any) -> None:
     """Ignore a result."""
+
+
+def _ignore_log(entries: list[Entry], number: int) -> None:
+    """Ignore what was followed: the callback is not set."""
 
 
 def _do_nothing() -> None:

@@ -12,6 +12,10 @@ No locks are needed: only the loop touches a batch until it hands it over, and i
 one `call_soon_threadsafe` when it is on disk or has failed. At most one batch is in the thread, so
 batches finish in order (the publish queue relies on that). A failed batch is rolled back and
 reported (`failures.py`); the next one is tried all the same, and no restart is needed.
+
+Where several hubs use one database, this is also where a hub follows the log: what others have
+appended comes with a batch, before the results of its operations, so everything reaches the loop in
+the order of the log. An idle hub follows with an empty batch (`follow`).
 """
 
 from __future__ import annotations
@@ -21,13 +25,16 @@ import logging
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from ..errors import HubError
 from .failures import Failures
-from .interface import Database, Done, Operation
+from .interface import Database, Done, Entry, Followed, Operation
 
 __all__ = ["Batch", "Writer"]
+
+_FOLLOWED: Final = 1_000
+"""Rows of other hubs that are read at a time."""
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +42,7 @@ _log = logging.getLogger(__name__)
 class Batch:
     """The operations of one transaction."""
 
-    __slots__ = ("dones", "operations", "shrink", "shrunk")
+    __slots__ = ("dones", "follow", "operations", "shrink", "shrunk")
 
     def __init__(self) -> None:
         self.operations: list[Operation[Any]] = []
@@ -44,9 +51,11 @@ class Batch:
         self.shrink: list[Callable[[bool], None]] = []
         """Called with whether there may be more space to give back."""
         self.shrunk = False
+        self.follow = False
+        """Whether to read what other hubs have appended."""
 
     def __bool__(self) -> bool:
-        return bool(self.operations or self.shrink)
+        return bool(self.operations or self.shrink or self.follow)
 
 
 class Writer:
@@ -56,11 +65,13 @@ class Writer:
         self,
         database: Database,
         loop: asyncio.AbstractEventLoop,
+        followed: Callable[[list[Entry], int], None],
         finished: Callable[[], None],
         failures: Failures,
     ):
         self._database = database
         self._loop = loop
+        self._on_followed = followed
         self._on_finished = finished
         self._failures = failures
         self._queue: SimpleQueue[Batch | None] = SimpleQueue()
@@ -82,6 +93,10 @@ class Writer:
             self._loop.call_soon(self._hand_over)
         return self._next
 
+    def follow(self) -> None:
+        """Read what other hubs have appended, with the next batch."""
+        self.batch.follow = True
+
     async def close(self) -> None:
         """Write what is pending and end the thread."""
         self._hand_over()
@@ -101,18 +116,28 @@ class Writer:
         self._writing = True
         self._queue.put(batch)
 
-    def _finished(self, batch: Batch, outcome: list[Any] | HubError) -> None:
+    def _finished(self, batch: Batch, outcome: _Outcome) -> None:
         # The thread writes the next batch while the loop calls back. The callbacks start another
         # one, which is handed over when they are done, if the thread is idle by then.
         self._writing = False
         self._hand_over()
-        if isinstance(outcome, HubError):
-            self._failures.failed("write", outcome.__cause__ or outcome)
-            results = [outcome] * len(batch.dones)
+        if outcome.error is not None:
+            self._failures.failed("write", outcome.error.__cause__ or outcome.error)
         else:
             self._failures.succeeded("write")
-            results = outcome
+        self._release(batch, outcome)
+        if self._idle is not None and not self._writing:
+            self._idle.set_result(None)
+            self._idle = None
+
+    def _release(self, batch: Batch, outcome: _Outcome) -> None:
+        results = outcome.results
+        if outcome.error is not None:
+            results = [outcome.error] * len(batch.dones)
         try:
+            self._on_followed(outcome.entries, outcome.position)
+            if outcome.more:
+                self.follow()
             for done, result in zip(batch.dones, results, strict=True):
                 try:
                     done(result)
@@ -123,9 +148,6 @@ class Writer:
             self._on_finished()
         finally:
             self._hand_over()
-            if self._idle is not None and not self._writing:
-                self._idle.set_result(None)
-                self._idle = None
 
     # -- in the thread -----------------------------------------------------------------------
 
@@ -138,16 +160,38 @@ class Writer:
                 break
         self._database.close()
 
-    def _write(self, batch: Batch) -> list[Any] | HubError:
+    def _write(self, batch: Batch) -> _Outcome:
+        followed = Followed([], 0, more=False)
+        results: list[Any] = []
+        missed: list[Entry] = []
+        error: HubError | None = None
         try:
-            results = self._database.write(batch.operations) if batch.operations else []
+            if batch.follow:
+                followed = self._database.follow(_FOLLOWED)
+            if batch.operations:
+                results = self._database.write(batch.operations)
+                missed = self._database.missed
             if batch.shrink:
                 batch.shrunk = self._database.shrink()
-        except HubError as error:
-            return error
+        except HubError as failure:
+            error = failure
         # Whatever it is: without its thread, the hub would confirm nothing more and look healthy.
-        except Exception as error:
-            failure = HubError("storage_failed")
-            failure.__cause__ = error
-            return failure
-        return results
+        except Exception as cause:
+            error = HubError("storage_failed")
+            error.__cause__ = cause
+        # What was followed is released in any case: it is not read again.
+        entries = [*followed.entries, *missed]
+        return _Outcome(results, entries, followed.number, followed.more, error)
+
+
+class _Outcome(NamedTuple):
+    """What came of a batch."""
+
+    results: list[Any]
+    entries: list[Entry]
+    """What other hubs have appended to the log before."""
+    position: int
+    """Nothing of other hubs is missing up to this number; 0 when nothing was followed."""
+    more: bool
+    """Whether there is more to follow."""
+    error: HubError | None
