@@ -58,6 +58,9 @@ if [ "$${#packages[@]}" -gt 0 ]; then \
 		"$${sudo[@]}" install -d $(dir $(POSTGRES_SETTING)); \
 		echo 'create_main_cluster = false' | "$${sudo[@]}" tee $(POSTGRES_SETTING) >/dev/null;; \
 	esac; \
+	case " $${packages[*]} " in *" prometheus "*) \
+		if [ -d /run/systemd/system ]; then "$${sudo[@]}" systemctl mask prometheus.service; fi;; \
+	esac; \
 	"$${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 		apt-get install -y -q --no-install-recommends "$${packages[@]}"; \
 fi
@@ -79,6 +82,9 @@ PEER_CHECKS = daemon() { has "$$1" || [ -x "/usr/sbin/$$1" ] || want "$$1"; }; \
 # setting keeps the package from creating one for the machine.
 POSTGRES_CHECKS = has initdb || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || want postgresql;
 POSTGRES_SETTING := /etc/postgresql-common/createcluster.d/wirelake.conf
+# promtool, which alert rules are tested with. Its package has the server, too, which would start
+# with systemd: it is masked.
+PROMETHEUS_CHECKS = has promtool || want prometheus;
 # The shells that tab completion is tested in.
 SHELL_CHECKS = has zsh || want zsh; has fish || want fish;
 # The browser that pages are looked at with, what units are checked with, and networks for pages.
@@ -90,7 +96,7 @@ help: ## list the targets
 
 .PHONY: system
 system: ## install the Debian packages that the tests need and that are missing
-	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS) $(POSTGRES_CHECKS) $(SHELL_CHECKS))
+	@$(call apt-install,$(PYTHON_CHECKS) $(NODE_CHECKS) $(TSHARK_CHECKS) $(GCC_CHECKS) $(PEER_CHECKS) $(LOOK_CHECKS) $(POSTGRES_CHECKS) $(PROMETHEUS_CHECKS) $(SHELL_CHECKS))
 
 .PHONY: system-python system-node
 system-python:
@@ -181,9 +187,10 @@ demo: setup ## a hub, simulated clients, a lake and a report; every figure compa
 	@$(BIN)/wirelake demo
 
 .PHONY: pages
-pages: setup ## write the generated pages anew: references, performance
+pages: setup ## write what is generated anew: references, performance, the dashboard
 	$(BIN)/python -m tools.pages docs/reference
 	$(BIN)/python -m benchmarks.performance_pages docs/guides
+	$(BIN)/python -m tools.dashboard deploy/grafana/wirelake-hub.json
 
 .PHONY: screenshots
 screenshots: system setup ## the pictures of the READMEs: the demo, top and the report
