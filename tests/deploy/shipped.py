@@ -18,6 +18,8 @@ DEPLOY = ROOT / "deploy"
 LISTENERS = ("esnp", "tny", "relay", "magline", "comet", "admin")
 CONFIGS = {folder: DEPLOY / folder / "hub.toml" for folder in ("compose", "kubernetes", "systemd")}
 """Configurations that are shipped."""
+POSTGRESQL = DEPLOY / "kubernetes" / "postgresql" / "hub.toml"
+"""The configuration of hubs with PostgreSQL."""
 IMAGES = {f"wirelake/{name}:{__version__}" for name in ("hub", "lake")}
 """Names of the images."""
 

@@ -73,7 +73,10 @@ def test_hub_image_has_a_health_check_and_exposes_ports() -> None:
 
 def test_installed_extras_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for name, wanted in (("hub", {"cli", "hub"}), ("lake", {"cli", "lake", "report", "java"})):
+    for name, wanted in (
+        ("hub", {"cli", "hub", "postgres"}),
+        ("lake", {"cli", "lake", "report", "java"}),
+    ):
         run = dict(stages()[f"{name}-packages"])["RUN"]
         found = re.search(r"\.whl\)\[([a-z,]+)\]", run)
         assert found is not None
