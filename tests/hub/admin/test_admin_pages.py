@@ -13,7 +13,7 @@ from tests.hub.certificates import make_certificate
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import running, until
 
-from wirelake.hub.admin import admin_token, pages
+from wirelake.hub.admin import admin_token, metrics, pages
 from wirelake.hub.config import ConfigError
 from wirelake.hub.store.interface import AddAccount, RemoveTopics, Subscribe
 
@@ -130,6 +130,26 @@ async def _counters() -> None:
         assert series["wirelake_delivered_total", "comet"] == 1
         assert counts["bytes_in"]["comet"] == series["wirelake_bytes_in_total", "comet"] > 0
         assert counts["listeners"]["comet"] == ["{}:{}".format(*it.address("comet"))]
+
+
+def test_metrics_do_not_wait_for_a_database_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def no_answer() -> None:
+        await asyncio.Event().wait()
+
+    async def run() -> None:
+        async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
+            assert b"wirelake_store_bytes" in (await admin.get("/metrics")).body
+            monkeypatch.setattr(metrics, "_STORE_S", 0.01)
+            monkeypatch.setattr(it.hub.store, "size", no_answer)
+            async with asyncio.timeout(60):
+                answer = await admin.get("/metrics")
+            assert answer.status == 200
+            assert b"wirelake_store_bytes" not in answer.body
+            assert b"wirelake_store_failures_total" in answer.body
+
+    asyncio.run(run())
 
 
 def test_while_it_drains_it_is_not_ready_and_takes_nothing() -> None:

@@ -6,6 +6,7 @@ fixed lists (protocols, reasons, limits), so the number of series is bounded.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
@@ -36,6 +37,8 @@ __all__ = ["TARGETS", "HubCollector", "collector_of", "metrics_page"]
 
 TARGETS: Final = 100
 """Services and hub calls with their own series; the rest share one, `other`."""
+_STORE_S: Final = 3.0
+"""Maximum time to wait for the database: less than the 10 s that Prometheus waits by default."""
 _OTHER: Final = "other"
 _BOUNDS: Final = tuple(range(12, 37, 2))
 """Upper bounds of buckets, as powers of two nanoseconds: from 4 µs to 69 s, by factors of 4."""
@@ -52,9 +55,12 @@ async def metrics_page(request: Request) -> Response:
 async def collector_of(hub: Hub) -> HubCollector:
     """Return the collector of a hub, with what has to be read or counted for it."""
     try:
-        size: Size | None = await hub.store.size()
-        topics, _ = await hub.store.topic_page(0, 0)
-    except HubError:  # the database cannot be read: `store_failures` counts it
+        async with asyncio.timeout(_STORE_S):
+            size: Size | None = await hub.store.size()
+            topics, _ = await hub.store.topic_page(0, 0)
+    except (HubError, TimeoutError):
+        # The database cannot be read, which `store_failures` counts, or does not answer: that is
+        # when the other metrics are needed.
         size, topics = None, 0
     return HubCollector(hub, await traffic_of(hub), size, topics)
 
