@@ -134,6 +134,17 @@ def prepared(server: Server, folder: Path) -> Path:
     return secrets
 
 
+def change_password(server: Server, secrets: Path) -> None:
+    """Change the password of the hub's role, and end its sessions."""
+    old = (secrets / "postgresql-hub").read_text()
+    new = "throw-away-password-of-a-test"
+    server.execute(f"ALTER ROLE wirelake_hub PASSWORD '{new}'")
+    for each in ("postgresql-hub", "postgresql-hub-service"):
+        (secrets / each).write_text((secrets / each).read_text().replace(old, new))
+    ended = "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+    assert server.execute(f"{ended} WHERE usename = 'wirelake_hub'")
+
+
 @pytest.mark.parametrize("name", ["compose", "kubernetes"])
 def test_a_hub_starts_with_the_roles_and_the_service_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -157,6 +168,8 @@ def test_a_hub_starts_with_the_roles_and_the_service_file(
             assert "/readyz answers 503" in ask(hub, "/readyz", scheme=scheme)
             assert ask(hub, "/healthz", scheme=scheme) == ""
             server.start()
+            assert ask(hub, "/readyz", scheme=scheme) == ""
+            change_password(server, secrets)
             assert ask(hub, "/readyz", scheme=scheme) == ""
             assert not list(hub.data.glob("*.sqlite3"))
             assert hub.end()[0] == 0

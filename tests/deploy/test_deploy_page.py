@@ -24,7 +24,7 @@ def test_commands_are_valid() -> None:
         for line in lines()
         if (found := re.search(r"\bwirelake ((?:client|lake|hub) .*)$", line))
     ]
-    assert len(said) == 5
+    assert len(said) == 7
 
 
 def test_named_files_exist() -> None:

@@ -31,6 +31,7 @@ READ_ONLY = (
     "index",
     "performance",
     "postgresql",
+    "runbook",
     "security",
     "services-wire",
 )
