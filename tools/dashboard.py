@@ -90,6 +90,14 @@ ROWS: Final[dict[str, list[Panel]]] = {
         Panel("p99 of a call, by target", "s", [_percentile(99, "target")]),
         Panel("Calls, by target", "reqps", [_rate("wirelake_call_seconds_count", "target")], 12),
         Panel("Running calls", "short", [Query("wirelake_calls_running{}", "{{instance}}")], 12),
+        Panel("Calls in service processes, by outcome", "reqps", [
+            _rate("wirelake_provided_calls_total", "outcome")]),
+        Panel("Running calls in service processes", "short", [
+            Query("wirelake_provided_calls_running{}", "{{instance}}")]),
+        Panel("Service processes", "short", [
+            Query("wirelake_service_processes{}", "processes {{instance}}"),
+            Query("wirelake_offered_services{}", "services {{instance}}"),
+        ]),
     ],
     "Publishes and deliveries": [
         Panel("Published and stored", "mps", [
