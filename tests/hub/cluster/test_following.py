@@ -258,3 +258,41 @@ def test_a_quota_is_for_all_hubs(postgres: str, tmp_path: Path) -> None:
             await until(lambda: len(bob.client.inbox.holes) <= 20)  # type: ignore[union-attr]
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("size", [0, 10, 9_000, 16_384])
+def test_what_is_not_stored_reaches_clients_of_all_hubs(
+    postgres: str, tmp_path: Path, size: int
+) -> None:
+    async def run() -> None:
+        async with hubs(postgres, tmp_path, 3, "ann", "bob", "eve") as (one, two, three):
+            ann, bob = await subscribed(one, "ann", "@a"), await subscribed(two, "bob", "@a")
+            eve = await subscribed(three, "eve", "@b")
+            content = (b"0123456789abcdef" * 1_024)[:size]
+            published = await one.publish("@a", content, ttl_s=0)
+            assert published.audience == 1
+            await until(lambda: bob.got)
+            assert ann.got == bob.got == [(published.id, content)]
+            private = await one.publish(None, b"for bob", client="bob", ttl_s=0)
+            await until(lambda: len(bob.got) == 2)
+            assert bob.got[1] == (private.id, b"for bob")
+            await two.publish("@a", b"again", ttl_s=0, key="k")
+            await until(lambda: ann.contents[-1] == b"again")
+            await asyncio.sleep(0.1)
+            assert (len(ann.got), len(bob.got), eve.got) == (2, 3, [])
+
+    asyncio.run(run())
+
+
+def test_a_hub_alone_forwards_nothing(postgres: str, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with hubs(postgres, tmp_path, 1, "ann") as (it,):
+            cluster = it.store.cluster
+            assert cluster is not None
+            await until(lambda: cluster.alone)
+            assert not it.topics._queue.forwards
+            async with hubs(postgres, tmp_path, 1) as (other,):
+                await other.publish("@a", b"x", ttl_s=0)  # a new hub does not know yet
+                await until(lambda: not cluster.alone)
+
+    asyncio.run(run())

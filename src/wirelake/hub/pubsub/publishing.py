@@ -29,8 +29,9 @@ from ..numbers import TransientNumbers
 from ..observe.counters import Counters
 from ..observe.tap import Tap
 from ..store import DeadRow, Entry, KeyRow, Store
-from ..store.interface import Append, Appended, Redrive, Redriven
+from ..store.interface import Append, Appended, Notify, Redrive, Redriven
 from .delivery import Delivery, Fanout, deliver
+from .forwarding import Parts, parts_of
 from .keys import Keys, PublishDone
 from .notifications import (
     Ids,
@@ -172,9 +173,12 @@ class Publisher:
             to = None if client is None else client.id
             report(self._tap, id_text, name, audience, to, client)
         # Held clients count as well: the queue counts what they miss.
-        if audience or (topic is not None and topic.held):
+        here = audience or (topic is not None and topic.held)
+        if here or self._queue.forwards:
             notification = Notification(number, id_text, name, content, kind, now_ms, 0)
-            self._queue.add_transient(notification, topic, client)
+            self._queue.forward(notification, client)
+            if here:
+                self._queue.add_transient(notification, topic, client)
         return Published(id_text, audience)
 
     def _online(self, name: str | None, client: Client | None) -> int:
@@ -283,7 +287,13 @@ class PublishQueue:
         tap: Tap,
         keys: Keys,
         server: int,
+        store: Store,
     ):
+        self._store = store
+        self._cluster = store.cluster
+        self._parts = Parts()
+        self._forwarding = 0
+        """Parts that are being sent to other hubs."""
         self._registry = registry
         self._delivery = delivery
         self._quota = quota
@@ -375,11 +385,14 @@ class PublishQueue:
         # A publisher that subscribes gets its confirmation first.
         self._finish(done, Published(id_text, result.audience))
         if not operation.expires_ms:
-            self._release_transient(
-                _notification(operation, number, id_text),
-                None if name is None else self._registry.topics.get(name),
-                None if name is not None else self._registry.clients.get(operation.client or ""),
+            notification = _notification(operation, number, id_text)
+            client = (
+                None if name is not None else self._registry.clients.get(operation.client or "")
             )
+            self._release_transient(
+                notification, None if name is None else self._registry.topics.get(name), client
+            )
+            self.forward(notification, client, operation.client or "")
         elif target > 0:
             topic = self._registry.topics_by_number.get(target)
             if topic is not None:
@@ -389,6 +402,40 @@ class PublishQueue:
         if result.due:
             self._quota.check_topic(target)
         self._delivery.reached = number
+
+    @property
+    def forwards(self) -> bool:
+        """Whether other hubs have to be sent what is not stored."""
+        return self._cluster is not None and not self._cluster.alone
+
+    def forward(self, notification: Notification, client: Client | None, to: str = "") -> None:
+        """Send a publication that is not stored to the clients of other hubs.
+
+        `client` is the one that it is for, if this hub knows it; `to` its id.
+        """
+        # A client that is served here is online here, or nowhere.
+        if not self.forwards or (client is not None and (client.loaded or not client.durable)):
+            return
+        if client is not None:
+            to = client.id
+        if self._forwarding >= _MAX_QUEUED:
+            raise HubError("too_busy", "too much is being sent to other hubs; try again later")
+        for part in parts_of(notification, to):
+            self._forwarding += 1
+            self._store.write(Notify(part), self._part_sent)
+
+    def _part_sent(self, _: object) -> None:
+        self._forwarding -= 1
+
+    def forwarded(self, words: list[str]) -> None:
+        """Push what another hub has forwarded."""
+        found = self._parts.add(words)
+        if found is None:
+            return
+        topic = None if found.topic is None else self._registry.topics.get(found.topic)
+        client = self._registry.clients.get(found.client) if found.client else None
+        if topic is not None or client is not None:
+            self.add_transient(found.notification, topic, client)
 
     def followed(self, entries: list[Entry], number: int) -> None:
         """Push what other hubs have appended to the log."""

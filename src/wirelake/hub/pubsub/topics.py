@@ -26,6 +26,7 @@ from ..observe.tap import Tap
 from ..store import ClientRow, DeadRow, Store
 from ..store.interface import Release, RemoveAccount, SaveTransient, Source, TopicRow
 from .delivery import Delivery, Fanout
+from .forwarding import FORWARDED
 from .keys import Keys
 from .notifications import Notification, id_of, number_of
 from .publishing import Publisher, PublishQueue
@@ -124,8 +125,16 @@ class Topics:
         )
         self.quota = Quota(store, limits, self.delivery, self._loaded, background)
         self.keys = Keys(store, limits, self.now_ms, server)
-        queue = PublishQueue(
-            self.registry, self.delivery, self.quota, fanout, counters, tap, self.keys, server
+        self._queue = queue = PublishQueue(
+            self.registry,
+            self.delivery,
+            self.quota,
+            fanout,
+            counters,
+            tap,
+            self.keys,
+            server,
+            store,
         )
         self.publisher = Publisher(
             store,
@@ -353,6 +362,9 @@ class Topics:
 
     def _received(self, words: list[str]) -> None:
         """Take a message of another hub."""
+        if words[:1] == [FORWARDED]:
+            self._queue.forwarded(words[1:])
+            return
         word, numbers = words[0], [int(each) for each in words[1:] if each.isdecimal()]
         if word == "claimed":
             for number in numbers:

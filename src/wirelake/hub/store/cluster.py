@@ -43,6 +43,7 @@ class Cluster:
         self._lease: Lease | None = None
         self._writer: Writer | None = None
         self._paused = False
+        self._heard = False
         self._timer: asyncio.TimerHandle | None = None
         self.received: Callable[[list[str]], None] = _ignore
         """Called with the words of a message of another hub."""
@@ -98,6 +99,11 @@ class Cluster:
         return self._lease is not None and self._lease.leads
 
     @property
+    def alone(self) -> bool:
+        """Whether there was no other hub at the last renewal, and none has been heard of since."""
+        return self._lease is not None and not self._lease.others and not self._heard
+
+    @property
     def valid(self) -> bool:
         """Whether this hub has its clients for certain."""
         return not self._paused
@@ -132,6 +138,7 @@ class Cluster:
 
     def _renewed(self, lease: Lease) -> None:
         self.check()  # with the old lease: was there a time without?
+        self._heard = False
         before, self._lease = self._lease, lease
         if before is None or before.epoch != lease.epoch:
             self._set_epoch(lease.epoch)
@@ -141,6 +148,7 @@ class Cluster:
             self._writer.follow()  # a message may have been lost
 
     def _message(self, words: list[str]) -> None:
+        self._heard = True
         if words[:1] == ["log"]:
             if self._writer is not None:
                 self._writer.follow()

@@ -60,7 +60,8 @@ _JOIN: Final = """
 """
 _RENEW: Final = """
     UPDATE hubs SET until = clock_timestamp() + %s * interval '1 second' WHERE epoch = %s
-    RETURNING number = (SELECT min(number) FROM hubs WHERE until > clock_timestamp())
+    RETURNING number = (SELECT min(number) FROM hubs WHERE until > clock_timestamp()),
+        (SELECT count(*) FROM hubs WHERE until > clock_timestamp() AND epoch <> %s)
 """
 _FORGET: Final = """
     DELETE FROM claims WHERE epoch NOT IN (
@@ -77,6 +78,8 @@ class Lease(NamedTuple):
     """Until when it is valid, by `time.monotonic`."""
     leads: bool
     """Whether this hub does what only one has to do: cleanup."""
+    others: int
+    """How many other hubs there are."""
 
 
 class Membership:
@@ -157,7 +160,8 @@ class Membership:
                     number = int(found[0])
                     epoch = self._next_epoch(connection)
                     connection.execute(_JOIN, (number, epoch, self._name, LEASE_S))
-                    return Lease(number, epoch, began + LEASE_S, leads=False)
+                    # Whether there are others is known with the first renewal.
+                    return Lease(number, epoch, began + LEASE_S, leads=False, others=1)
             if time.monotonic() > deadline:
                 raise StoreError(
                     f"{self._address.shown}: {_NUMBERS} hubs use this database, which is the"
@@ -172,12 +176,14 @@ class Membership:
 
     def _renew(self, connection: Connection) -> None:
         began = time.monotonic()
-        row = connection.execute(_RENEW, (LEASE_S, self.lease.epoch)).fetchone()
+        epoch = self.lease.epoch
+        row = connection.execute(_RENEW, (LEASE_S, epoch, epoch)).fetchone()
         if row is None:  # another hub has its number
             self.lease = self._join(connection)
         else:
-            self.lease = self.lease._replace(until=began + LEASE_S, leads=row[0])
-            if row[0]:
+            leads, others = row
+            self.lease = self.lease._replace(until=began + LEASE_S, leads=leads, others=others)
+            if leads:
                 connection.execute(_FORGET, (LEASE_S,))
         self._renewed(self.lease)
 
