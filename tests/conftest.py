@@ -46,8 +46,20 @@ collect_ignore = list(_SLOW) if _PROFILE == "check" else []
 """For `make check` their files are not even imported."""
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add `--store`: which store the hubs of tests use."""
+    parser.addoption(
+        "--store",
+        choices=("sqlite", "postgres"),
+        default=os.environ.get("WIRELAKE_TEST_STORE"),
+        help="run hubs on this store alone (tests/hub/stores.py)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Use the cache of the checkout instead of the user's, and a Java that starts quickly."""
+    if config.getoption("--store"):  # also for fixtures of modules
+        os.environ["WIRELAKE_TEST_STORE"] = config.getoption("--store")
     os.environ["WIRELAKE_CACHE"] = str(_CACHE)
     # Tests that use another cache share the kernels.
     os.environ["NUMBA_CACHE_DIR"] = str(_CACHE / "kernels")
@@ -74,6 +86,30 @@ def spark() -> SparkSession:
     from tests import spark_sessions
 
     return spark_sessions.local()
+
+
+@pytest.fixture(autouse=True)
+def store(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The store that hubs of this test use: `sqlite` or `postgres`."""
+    name = getattr(request, "param", None) or request.config.getoption("--store") or "sqlite"
+    only = request.node.get_closest_marker("sqlite_only")
+    if name == "postgres" and only is not None:
+        pytest.skip(f"for SQLite only: {only.args[0]}")
+    if name == "sqlite" and "tests.hub.stores" not in sys.modules:
+        yield name
+        return
+    from tests.hub import stores
+
+    with stores.used(name):
+        yield name
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests with the mark `both_stores` on both, unless `--store` names one."""
+    marks = {mark.name for mark in metafunc.definition.iter_markers()}
+    if "both_stores" in marks and not metafunc.config.getoption("--store"):
+        names = ["sqlite"] if "sqlite_only" in marks else ["sqlite", "postgres"]
+        metafunc.parametrize("store", names, indirect=True)
 
 
 @pytest.fixture

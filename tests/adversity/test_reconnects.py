@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.adversity.reconnects import Person, allow_many_files, come_and_go, gather, people_of
+from tests.hub.stores import database_of
 from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
 
 _LIMITS = {"limits": {"half_open_per_address": 4_096, "connects_per_s": 20_000.0}}
@@ -34,7 +35,7 @@ async def _storm(hub: HubProcess, people: list[Person]) -> None:
 def test_all_come_back_at_once(tmp_path: Path, count: int) -> None:
     allow_many_files(65_536)
     with running_hub(tmp_path, _LIMITS) as hub:
-        people = people_of(hub.data / "hub.sqlite3", count)
+        people = people_of(database_of(hub.data), count)
         asyncio.run(_storm(hub, people))
         wait_until(lambda: not hub.varz()["connections"].get("comet"), "everybody has gone")
 
@@ -47,7 +48,7 @@ def _memory_after(hub: HubProcess, people: list[Person], count: int) -> int:
 
 def test_connections_leave_nothing_behind(tmp_path: Path) -> None:
     with running_hub(tmp_path, _LIMITS) as hub:
-        people = people_of(hub.data / "hub.sqlite3", 100)
+        people = people_of(database_of(hub.data), 100)
         first = _memory_after(hub, people, 2_000)
         second = _memory_after(hub, people, 2_000)
         assert second < first * 1.05, f"{first} kB, then {second} kB"

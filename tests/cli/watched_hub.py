@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.hub.cli.started_hub import DEADLINE_S, HubProcess, hub_process
+from tests.hub.stores import database_of
 
 from wirelake.client import CallFailed, connect
 from wirelake.hub.store import add_client
@@ -35,7 +36,7 @@ def admin_url(hub: HubProcess) -> str:
 def busy_hub(folder: Path) -> Iterator[HubProcess]:
     """A hub, somebody who calls it until this ends, and a connection that ended badly."""
     with hub_process(folder, "--demo") as hub:
-        token = add_client(hub.data / "hub.sqlite3", CALLER)
+        token = add_client(database_of(hub.data), CALLER)
         ended = threading.Event()
         failed: list[BaseException] = []
 

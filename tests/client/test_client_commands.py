@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.hub.stores import database_of
 
 from wirelake.cli.main import main
 from wirelake.cli.options import typed_value
@@ -102,7 +103,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     from wirelake.hub.store import add_client
 
     data = tmp_path_factory.mktemp("hub")
-    token = add_client(data / "hub.sqlite3", "alice")
+    token = add_client(database_of(data), "alice")
     config = data / "hub.toml"
     names = ("esnp", "tny", "relay", "magline", "comet", "admin")
     config.write_text("".join(f"{name}.port = 0\n" for name in names))

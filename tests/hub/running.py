@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.hub.stores import database_of, store_table
+
 from wirelake.hub.config import Config, make_config
 from wirelake.hub.errors import HubError
 from wirelake.hub.hub import Hub
@@ -39,6 +41,11 @@ class Running:
     data: Path
     tokens: dict[str, str]
     """The token of each client."""
+
+    @property
+    def database(self) -> Any:
+        """Its database: a path, or an address."""
+        return database_of(self.data)
 
     def address(self, listener: str) -> tuple[str, int]:
         """Where a listener listens."""
@@ -85,12 +92,12 @@ async def running(
     **tables: Any,
 ) -> AsyncIterator[Running]:
     """Runs a hub in this loop; its data stays when `data` says where it is to be."""
-    config = free_config(listeners, **tables)
     with tempfile.TemporaryDirectory(prefix="wirelake-hub-") as scratch:
         folder = Path(scratch if data is None else data)
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / "hub.sqlite3"
-        tokens = {name: add_client(path, name) for name in clients}
+        tables["store"] = {**store_table(folder), **tables.get("store", {})}
+        config = free_config(listeners, **tables)
+        tokens = {name: add_client(database_of(folder), name) for name in clients}
         hub = Hub(config, folder, services)
         await hub.start()
         try:

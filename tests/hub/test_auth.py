@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hub.stores import database_of
 
 from wirelake.hub.auth import FORGET_S, LONGEST_S, read_key, read_secret
 from wirelake.hub.errors import HubError
@@ -19,7 +20,7 @@ from .running import running
 
 def test_tokens_are_verified_and_changes_take_effect_at_once(tmp_path: Path) -> None:
     async def run() -> None:
-        path = tmp_path / "hub.sqlite3"
+        path = database_of(tmp_path)
         async with local_topics(tmp_path) as it:
             assert await it.authority.verify("ann", "t") is None
             token = add_client(path, "ann")
@@ -39,7 +40,7 @@ def test_tokens_are_verified_and_changes_take_effect_at_once(tmp_path: Path) -> 
 def test_signing_on_without_failures_takes_no_turn_of_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
-            token = add_client(tmp_path / "hub.sqlite3", "ann")
+            token = add_client(database_of(tmp_path), "ann")
             ear: Any = it.ear(None)
             with pytest.raises(StopIteration) as done:
                 it.authority.sign_on(ear, "ann", token).send(None)
@@ -82,7 +83,7 @@ def test_failures_delay_an_address_and_expire(
 def test_a_late_answer_to_a_closed_connection_is_dropped(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
-            token = add_client(tmp_path / "hub.sqlite3", "ann")
+            token = add_client(database_of(tmp_path), "ann")
             ear: Any = it.ear(None)
             await _wrong(it, ear)
             attempt = asyncio.ensure_future(it.authority.sign_on(ear, "ann", token))

@@ -131,7 +131,7 @@ async def _revoked(protocol: str, change: Any) -> None:
         connect(url(it, protocol), id="anna", token=it.tokens["anna"], reconnect=False, **options),
         connect(url(it, protocol), id="ben", token=it.tokens["ben"], **options),
     ):
-        change(it.data / "hub.sqlite3", "anna")
+        change(it.database, "anna")
         await it.hub.reload(it.hub.config)
         await until(lambda: clients_of(it) == ["ben"])
         closed = it.hub.table.closed_connections

@@ -13,6 +13,7 @@ import pytest
 from tests.hub.admin.admin_client import admin_client
 from tests.hub.listeners_comet.phones import phone
 from tests.hub.running import Running, running, until
+from tests.hub.stores import database_of
 
 from wirelake.client import Client, ClientError, ConnectionLost, connect
 from wirelake.hub.hub import Hub
@@ -51,7 +52,7 @@ async def _unreadable(data: Path, protocol: str) -> AsyncIterator[Running]:
             await it.publish("@news", _MARK * 25 + b"%d" % number)
     async with running(listeners=[protocol], data=data) as it:
         it.tokens.update(tokens)
-        path = data / "hub.sqlite3"
+        path = database_of(data)
         found = bytearray(path.read_bytes())
         for at in range(0, len(found), 4096):
             if _MARK in found[at : at + 4096]:
@@ -76,7 +77,7 @@ def test_a_list_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             assert (await admin.get("/varz")).json["store_failures"] == {"read": 5}
             text = (await admin.get("/metrics")).body.decode()
             assert 'wirelake_store_failures_total{operation="read"} 5.0' in text
-            size = (tmp_path / "hub.sqlite3").stat().st_size
+            size = (database_of(tmp_path)).stat().st_size
             assert f"wirelake_store_bytes {float(size)}" in text
 
     asyncio.run(run())

@@ -13,6 +13,7 @@ from tests.client.test_clients_with_hub import client_of
 from tests.hub.listeners_magline.nodes import connected, node
 from tests.hub.pubsub.local_topics import LocalTopics, local_topics
 from tests.hub.running import running, until
+from tests.hub.stores import database_of
 
 from wirelake.client import AuthFailed
 from wirelake.hub.store import (
@@ -41,7 +42,7 @@ def test_a_token_expires(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:
             it.now = time.time()
-            token = add_client(tmp_path / "hub.sqlite3", "ann", lifetime_s=60)
+            token = add_client(database_of(tmp_path), "ann", lifetime_s=60)
             assert await it.authority.verify("ann", token) is not None
             it.now += 59
             assert await it.authority.verify("ann", token) is not None
@@ -53,7 +54,7 @@ def test_a_token_expires(tmp_path: Path) -> None:
 
 def test_two_tokens_are_valid_during_an_overlap(tmp_path: Path) -> None:
     async def run() -> None:
-        path = tmp_path / "hub.sqlite3"
+        path = database_of(tmp_path)
         async with local_topics(tmp_path) as it:
             it.now = time.time()
             first = add_client(path, "ann")
@@ -81,7 +82,7 @@ def test_two_tokens_are_valid_during_an_overlap(tmp_path: Path) -> None:
 
 
 def test_an_overlap_does_not_extend_a_token(tmp_path: Path) -> None:
-    path = tmp_path / "hub.sqlite3"
+    path = database_of(tmp_path)
     add_client(path, "ann", lifetime_s=60)
     expires_ms = list_clients(path)[0].expires_ms
     rotate_client(path, "ann", overlap_s=DAY_S, lifetime_s=2 * DAY_S)
@@ -92,7 +93,7 @@ def test_an_overlap_does_not_extend_a_token(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [-1.0, 1e12, float("nan")])
 def test_invalid_times_are_refused(tmp_path: Path, seconds: float) -> None:
-    path = tmp_path / "hub.sqlite3"
+    path = database_of(tmp_path)
     add_client(path, "ann")
     before = list_clients(path)
     with pytest.raises(StoreError, match="invalid time"):
@@ -109,7 +110,7 @@ def test_open_connections_end_with_their_token(protocol: str) -> None:
 
 async def _expires(protocol: str) -> None:
     async with running(clients=["bob"], listeners=[protocol]) as it:
-        it.tokens["alice"] = add_client(it.data / "hub.sqlite3", "alice", lifetime_s=DAY_S)
+        it.tokens["alice"] = add_client(it.database, "alice", lifetime_s=DAY_S)
         async with client_of(it, protocol, reconnect=False), client_of(it, protocol, "bob"):
             it.hub.authority.check_deadlines(0.0)
             assert len(it.hub.connections) == 2
@@ -133,7 +134,7 @@ def test_a_reload_keeps_connections_of_the_old_token_until_the_overlap_ends() ->
             running(clients=["alice"], listeners=["comet"]) as it,
             client_of(it, "comet", reconnect=False),
         ):
-            rotate_client(it.data / "hub.sqlite3", "alice", overlap_s=DAY_S)
+            rotate_client(it.database, "alice", overlap_s=DAY_S)
             await it.hub.reload(it.hub.config)
             assert len(it.hub.connections) == 1
             later = time.time() + DAY_S + 1
@@ -151,7 +152,7 @@ def test_a_magline_ticket_is_as_good_as_its_token() -> None:
 
 async def _tickets() -> None:
     async with running(clients=["alice"], listeners=["magline"]) as it:
-        path = it.data / "hub.sqlite3"
+        path = it.database
         async with node(it, "alice") as old:
             old_ticket = old.session.ticket
         it.tokens["alice"] = rotate_client(path, "alice", overlap_s=DAY_S)
@@ -169,7 +170,7 @@ async def _tickets() -> None:
 
 
 def test_users(tmp_path: Path) -> None:
-    path, now_ms = tmp_path / "hub.sqlite3", time.time_ns() // 1_000_000
+    path, now_ms = database_of(tmp_path), time.time_ns() // 1_000_000
     token = add_user(path, "anna", "viewer", lifetime_s=60)
     assert token.startswith("u")
     (row,) = list_users(path)
@@ -190,7 +191,7 @@ def test_users(tmp_path: Path) -> None:
 
 
 def test_a_client_may_have_the_name_of_a_user(tmp_path: Path) -> None:
-    path: Any = tmp_path / "hub.sqlite3"
+    path: Any = database_of(tmp_path)
     add_client(path, "anna")
     add_user(path, "anna", "viewer")
     assert [row.id for row in list_clients(path)] == [row.id for row in list_users(path)]

@@ -25,6 +25,7 @@ from typing import Any
 from tests.adversity.counted import Counted
 from tests.adversity.healthy_peers import HealthyPeers
 from tests.adversity.reconnects import allow_many_files, come_and_go, people_of, silent
+from tests.hub.stores import database_of
 from tests.hub_kills.killing import run_sweep_with_kills, run_with_kills
 from tests.hub_kills.ledger import Judgement
 from tests.hub_kills.storms import http_storm, tls_storm, unfinished_messages
@@ -93,7 +94,7 @@ def memory(connects: int) -> dict[str, Any]:
         tempfile.TemporaryDirectory(prefix="wirelake-soak-") as folder,
         running_hub(Path(folder), {"limits": _LIMITS}) as hub,
     ):
-        people = people_of(hub.data / "hub.sqlite3", 500)
+        people = people_of(database_of(hub.data), 500)
         first, second = (_after(hub, people, connects) for _ in range(2))
     problems = []
     if second > first * _GROWTH:

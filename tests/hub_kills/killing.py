@@ -8,6 +8,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from tests.hub.stores import database_of
 from tests.hub_kills.ledger import Judgement, Ledger
 from tests.hub_kills.publishers import BusyPublisher, EsnpPublisher, HttpPublisher, Publisher
 from tests.hub_kills.receivers import (
@@ -143,12 +144,12 @@ def _too_long(hub: HubProcess) -> list[str]:
 
 
 def _log_rows(hub: HubProcess) -> int:
-    with closing(sqlite3.connect(hub.data / "hub.sqlite3")) as db:
+    with closing(sqlite3.connect(database_of(hub.data))) as db:
         return int(db.execute("SELECT count(*) FROM log").fetchone()[0])
 
 
 def _none_missing(hub: HubProcess, ledger: Ledger, receivers: list[Receiver]) -> bool:
-    with closing(sqlite3.connect(hub.data / "hub.sqlite3")) as db:
+    with closing(sqlite3.connect(database_of(hub.data))) as db:
         rows = db.execute(
             "SELECT clients.id, content FROM dead JOIN dead_log USING (number) "
             "JOIN clients ON clients.number = dead.client"

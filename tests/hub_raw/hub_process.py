@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.hub.stores import database_of, store_table
 from tests.hub_raw.line import Line, dial
 
 from wirelake.hub.store import add_client
@@ -69,10 +70,14 @@ class HubProcess:
         self.addresses: dict[str, tuple[str, int]] = {}
         self._folder = folder
         self.config = folder / "hub.toml"
-        self.config.write_text(toml_of(_with_free_ports(changes or {})))
+        self.config.write_text(toml_of(self._tables(changes or {})))
         self._demo = demo
         self._process: subprocess.Popen[bytes] | None = None
         self._clients = 0
+
+    def _tables(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        tables = _with_free_ports(changes)
+        return {**tables, "store": {**store_table(self.data), **tables.get("store", {})}}
 
     # -- the process -------------------------------------------------------------------------
 
@@ -172,7 +177,7 @@ class HubProcess:
         """A new client's id and token."""
         self._clients += 1
         name = name or f"client-{self._clients}"
-        return name, add_client(self.data / "hub.sqlite3", name)
+        return name, add_client(database_of(self.data), name)
 
     def command_line(self, *words: str) -> str:
         """Runs `wirelake WORDS --data …`; what it prints."""

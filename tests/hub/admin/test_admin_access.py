@@ -27,7 +27,7 @@ ADDRESS = "admin 127.0.0.1"
 def user(it: Running, role: Role | str, **options: Any) -> str:
     """The token of a new user."""
     label = role if isinstance(role, str) else role.label
-    return add_user(it.data / "hub.sqlite3", f"a {label}", label, **options)
+    return add_user(it.database, f"a {label}", label, **options)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
@@ -73,7 +73,7 @@ async def _users() -> None:
             it.hub.authority.forget_failures(ADDRESS)
             return (await admin.get("/connz", token=token)).status
 
-        path = it.data / "hub.sqlite3"
+        path = it.database
         token = user(it, Role.VIEWER, lifetime_s=3_600)
         assert await status(token) == 200
         newer = rotate_user(path, "a viewer", overlap_s=60)
@@ -95,7 +95,7 @@ async def _stream() -> None:
     async with running(listeners=["comet"]) as it, admin_client(it.hub) as admin:
         admin.token = user(it, Role.ANALYST)
         async with tailing(admin) as events:
-            remove_user(it.data / "hub.sqlite3", "a analyst")
+            remove_user(it.database, "a analyst")
             await events.rest()
 
 

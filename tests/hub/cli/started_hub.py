@@ -6,6 +6,7 @@ with hub_process(folder, "--demo") as hub:
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.hub.stores import database_of, is_postgres
 
 DEADLINE_S = 60.0
 FREE_PORTS = "".join(
@@ -88,8 +91,10 @@ def hub_process(
 ) -> Iterator[HubProcess]:
     """A hub with its data in a folder, ready; it is killed if the test does not end it."""
     file = folder / "hub.toml"
-    file.write_text(config)
     data = folder / "data"
+    if is_postgres() and "[store]" not in config:
+        config += f"[store]\npath = {json.dumps(database_of(data))}\n"
+    file.write_text(config)
     command = [sys.executable, "-m", "wirelake.cli", "hub", "--data", str(data)]
     process = subprocess.Popen(
         [*command, "--config", str(file), *args],

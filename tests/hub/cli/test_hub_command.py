@@ -18,6 +18,7 @@ import pytest
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirelake
 from tests.hub.listeners_comet.phones import Phone
 from tests.hub.session_client import dial
+from tests.hub.stores import database_of
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import sealed_files
@@ -238,7 +239,7 @@ def test_ports_that_are_none(
 
 def test_verbose_logs_who_came(tmp_path: Path) -> None:
     with hub_process(tmp_path, "--verbose") as hub:
-        token = add_client(hub.data / "hub.sqlite3", "anna")
+        token = add_client(database_of(hub.data), "anna")
         asyncio.run(_sign_on_and_leave(hub, token))
         ask(hub, "/v1/publish", {"topic": "@news", "content": "rain"})
         with socket.create_connection(hub.address("tny"), timeout=20) as peer:

@@ -264,7 +264,7 @@ async def _revoked(change: object) -> None:
             ticket = alice.session.ticket
         async with node(it, "bob") as bob:
             bobs = bob.session.ticket
-        change(it.data / "hub.sqlite3", "alice")  # type: ignore[operator]
+        change(it.database, "alice")  # type: ignore[operator]
         back = await connected(it, ticket=ticket)
         assert (await back.next(Finished)).reason_number in {Reason.AUTH, Reason.RESUME}
         assert back.session.ticket is None

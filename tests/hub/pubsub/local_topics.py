@@ -10,14 +10,13 @@ async with local_topics(tmp_path, clients=["ann"]) as it:
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sqlite3
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from tests.hub import stores
 
 from wirelake.hub.auth import Authority
 from wirelake.hub.config import ActiveLimits, Limits, StoreSettings
@@ -119,7 +118,10 @@ class LocalTopics:
         self.ids = 0
         self.now = 1_800_000_000.0
         self.lines = Lines()
-        self.store = open_store(settings or StoreSettings(synchronous="normal"), folder, self.loop)
+        self.store = open_store(settings or _settings(folder), folder, self.loop)
+        self.reads = 0
+        """Reads of the store that have not ended."""
+        self._count_reads()
         self.topics = Topics(
             self.store,
             self.loop,
@@ -138,6 +140,18 @@ class LocalTopics:
             lambda: self.loop.time(),  # noqa: PLW0108 - tests replace it
             self.signed_on,
         )
+
+    def _count_reads(self) -> None:
+        read = self.store._read
+
+        async def counted(*args: Any) -> Any:
+            self.reads += 1
+            try:
+                return await read(*args)
+            finally:
+                self.reads -= 1
+
+        self.store._read = counted  # type: ignore[method-assign]
 
     def signed_on(self, connection: Any, client: Client) -> None:
         connection.client = client
@@ -183,7 +197,10 @@ class LocalTopics:
     async def subscribe(self, ear: Any, *names: str, ack: bool = True) -> int:
         done = self.loop.create_future()
         self.topics.subscribe(ear, names, ack, done.set_result)
-        return await _answer(done)
+        count = await _answer(done)
+        if stores.is_postgres():
+            await self.settled()  # the first page is read, not waited for
+        return int(count)
 
     async def unsubscribe(self, ear: Any, *names: str) -> int:
         done = self.loop.create_future()
@@ -199,9 +216,12 @@ class LocalTopics:
         return published
 
     async def settled(self) -> None:
-        """Lets pages be pushed and written."""
-        for _ in range(5):
-            await asyncio.sleep(0)
+        """Lets pages be read, pushed and written."""
+        turns = 0
+        async with asyncio.timeout(DEADLINE_S):
+            while turns < 5:
+                turns = 0 if self.reads else turns + 1
+                await asyncio.sleep(0.0005 if self.reads else 0)
 
     async def written(self) -> None:
         """Waits until everything that was asked of the store is on disk."""
@@ -230,8 +250,7 @@ class LocalTopics:
         return self.select("SELECT number, name FROM topics")
 
     def select(self, statement: str) -> list[Any]:
-        with closing(sqlite3.connect(self.folder / "hub.sqlite3")) as db:
-            return db.execute(statement).fetchall()
+        return stores.select(self.folder, statement)
 
     async def backlog(self, name: str) -> list[int]:
         """The numbers of what a client has not acknowledged."""
@@ -239,20 +258,24 @@ class LocalTopics:
         assert row is not None
         client = self.topics.client_of(row)
         await self.topics.claim(client)
+        self.topics.enter(client)
         try:
             numbers = await self.topics.delivery.next_numbers(client, 0, 1 << 30, holes=True)
             assert await self.topics.delivery.count(client) == len(numbers)
             return numbers
         finally:
+            client.connections -= 1
             self.topics.release(client)
 
     def copy(self, to: Path) -> Path:
         """The database as a kill would leave it at this moment."""
-        to.mkdir()
-        for name in ("hub.sqlite3", "hub.sqlite3-wal"):
-            if (self.folder / name).exists():
-                shutil.copyfile(self.folder / name, to / name)
-        return to
+        return stores.copied(self.folder, to)
+
+
+def _settings(folder: Path) -> StoreSettings:
+    if stores.is_postgres():
+        return StoreSettings(path=stores.database_of(folder))
+    return StoreSettings(synchronous="normal")
 
 
 async def _answer(done: asyncio.Future[Any]) -> Any:
@@ -267,7 +290,7 @@ async def local_topics(
     folder: Path, clients: Iterable[str] = (), **limits: Any
 ) -> AsyncIterator[LocalTopics]:
     """Topics on the store in this folder; clients that are not there yet are added."""
-    path = folder / "hub.sqlite3"
+    path = stores.database_of(folder)
     there = {row.id for row in list_clients(path)}
     for name in clients:
         if name not in there:

@@ -17,6 +17,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.hub.stores import database_of
 
 from wirelake.hub.pubsub.notifications import Publication, Published, number_of
 from wirelake.hub.store import add_client
@@ -56,7 +57,7 @@ class InboxMachine(RuleBasedStateMachine):
         self.transient: set[str] = set()
         folder = self.new_folder()
         for name in _CLIENTS:
-            add_client(folder / "hub.sqlite3", name)
+            add_client(database_of(folder), name)
         self.open(folder)
         for name in _CLIENTS:  # who acknowledges a topic does so for what is sent to it alone
             ear = self.run(self.it.sign_on(name))

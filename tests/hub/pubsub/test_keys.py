@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from tests.hub.pubsub.local_topics import LocalTopics, local_topics
+from tests.hub.stores import database_of
 
 from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub.notifications import Publication
@@ -175,10 +176,10 @@ def test_another_client_with_the_same_id_has_no_keys(tmp_path: Path, online: boo
             if online:
                 await it.sign_on("bob")
             await it.publish("@news", b"x", key="k", publisher="bob")
-            remove_client(tmp_path / "hub.sqlite3", "bob")
+            remove_client(database_of(tmp_path), "bob")
             if online:  # its connection is still open, and publishes
                 await it.publish("@news", b"x", key="late", publisher="bob")
-            add_client(tmp_path / "hub.sqlite3", "bob")
+            add_client(database_of(tmp_path), "bob")
             await it.sign_on("bob")
             for key in ("k", "late") if online else ("k",):
                 await it.publish("@news", b"x", key=key, publisher="bob")

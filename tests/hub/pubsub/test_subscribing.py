@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.hub.stores import database_of
 
 from wirelake.hub.errors import HubError
 
@@ -93,7 +94,7 @@ def test_a_subscription_of_an_earlier_version_can_be_ended(tmp_path: Path) -> No
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             await it.subscribe(await it.sign_on("ann"), "@a")
-        with closing(sqlite3.connect(tmp_path / "hub.sqlite3")) as db, db:
+        with closing(sqlite3.connect(database_of(tmp_path))) as db, db:
             db.execute("UPDATE topics SET name = 'news'")
         async with local_topics(tmp_path) as it:
             ann = await it.sign_on("ann")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hub.stores import database_of
 
 from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub import publishing
@@ -228,7 +229,7 @@ def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
             await it.subscribe(ann, "@a")
             await it.publish("@a", b"topic")
             await it.publish(None, b"private", client="ann")
-            remove_client(tmp_path / "hub.sqlite3", "ann")
+            remove_client(database_of(tmp_path), "ann")
             it.authority.recheck(await it.store.clients_with(it.authority.signed_on()))
             assert (ann.ended, bob.ended) == ("revoked", "")
             await it.sweep()
@@ -246,7 +247,7 @@ def test_the_same_id_again_is_another_client(tmp_path: Path) -> None:
             await it.subscribe(await it.sign_on("ann"), "@a")
             await it.publish("@a", b"for the first")
             await it.publish(None, b"for the first, too", client="ann")
-            remove_client(tmp_path / "hub.sqlite3", "ann")
+            remove_client(database_of(tmp_path), "ann")
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = await it.sign_on("ann")
             assert await it.waiting(ann) == []

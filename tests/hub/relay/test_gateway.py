@@ -324,7 +324,7 @@ def test_a_user_is_disconnected_with_its_token(change: str) -> None:
             gateway(port_of(one)) as gate,
             tny_client(gate.address("tny")) as client,
         ):
-            path = one.data / "hub.sqlite3"
+            path = one.database
             token = add_client(path, "alice", lifetime_s=3600)
             assert (await client.sign_on("alice", token)).code == 100
             assert (await client.call(11, {"topic": "@news"})).code == 100

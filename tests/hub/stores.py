@@ -1,0 +1,120 @@
+"""Which store the hubs of a test use, and the database of each folder.
+
+    pytest tests/hub --store postgres
+
+A test names the database of a hub by the folder of its data: `database_of(folder)` is a file in
+that folder, or the address of a database of its own on the PostgreSQL server that all tests of this
+process share. The tests of a module with the mark `both_stores` run on both; those with the mark
+`sqlite_only`, whose argument says why, are skipped on PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from tests import postgres_server
+
+__all__ = [
+    "DEFAULT",
+    "STORES",
+    "copied",
+    "database_of",
+    "is_postgres",
+    "select",
+    "store_table",
+    "used",
+]
+
+STORES = ("sqlite", "postgres")
+DEFAULT = os.environ.get("WIRELAKE_TEST_STORE", "sqlite")
+"""The store of tests that do not name one; the option `--store` goes before."""
+_SETTINGS = "?options=-csearch_path%3Dwirelake"
+_used = [DEFAULT]
+_databases: dict[Path, str] = {}
+
+
+def is_postgres() -> bool:
+    """Whether hubs of the running test are in PostgreSQL."""
+    return _used[-1] == "postgres"
+
+
+@contextmanager
+def used(store: str) -> Iterator[None]:
+    """Uses a store for one test; its databases are dropped at the end."""
+    assert store in STORES, f"unknown store {store!r}; expected one of {', '.join(STORES)}"
+    _used.append(store)
+    before = set(_databases)
+    try:
+        yield
+    finally:
+        _used.pop()
+        for each in _databases.keys() - before:
+            postgres_server.shared_server().drop_database(_databases.pop(each))
+
+
+def database_of(folder: Path) -> Any:
+    """The database of the hub with its data in this folder: a path, or the address of one that has
+    the tables already."""
+    if not is_postgres():
+        return folder / "hub.sqlite3"
+    server, folder = postgres_server.shared_server(), folder.resolve()
+    if folder not in _databases:
+        _databases[folder] = server.new_database("prepared")
+    return server.url(_databases[folder])
+
+
+def store_table(folder: Path) -> dict[str, Any]:
+    """The table `store` of a configuration, as far as it names the database."""
+    return {"path": database_of(folder)} if is_postgres() else {}
+
+
+def select(folder: Path, statement: str) -> list[Any]:
+    """Executes a statement in the database of a folder and returns its rows."""
+    if not is_postgres():
+        with closing(sqlite3.connect(folder / "hub.sqlite3")) as db, db:
+            return db.execute(statement).fetchall()
+    with psycopg.connect(database_of(folder) + _SETTINGS) as connection:
+        cursor = connection.execute(statement)  # type: ignore[call-overload]
+        return cursor.fetchall() if cursor.description else []
+
+
+def copied(folder: Path, to: Path) -> Path:
+    """Copies what is committed at this moment: the database as a kill would leave it."""
+    to.mkdir()
+    if is_postgres():
+        with (
+            psycopg.connect(database_of(folder) + _SETTINGS) as source,
+            psycopg.connect(database_of(to) + _SETTINGS) as target,
+        ):
+            _copy_tables(source, target)
+        return to
+    for name in ("hub.sqlite3", "hub.sqlite3-wal"):
+        if (folder / name).exists():
+            shutil.copyfile(folder / name, to / name)
+    return to
+
+
+def _copy_tables(source: psycopg.Connection[Any], target: psycopg.Connection[Any]) -> None:
+    source.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    tables = source.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r'"
+        " AND relnamespace = 'wirelake'::regnamespace"
+    ).fetchall()
+    for (name,) in tables:
+        target.execute(f"TRUNCATE {name}")  # type: ignore[call-overload]
+        with (
+            source.cursor().copy(f"COPY {name} TO STDOUT") as rows,  # type: ignore[call-overload]
+            target.cursor().copy(f"COPY {name} FROM STDIN") as copy,  # type: ignore[call-overload]
+        ):
+            for each in rows:
+                copy.write(each)
+    target.execute(
+        "SELECT setval('dead_place_seq', (SELECT coalesce(max(place), 0) + 1 FROM dead))"
+    )
