@@ -239,6 +239,7 @@ class Hub:
         # The store before the tap: its last batch may confirm publishes, which are recorded.
         self.context.deadlines.stop()
         await self.store.close()
+        await self.topics.stop()
         self.tap.stop()
 
     async def reload(self, config: Config, *servers: Reloadable) -> None:

@@ -10,12 +10,13 @@ async with local_topics(tmp_path, clients=["ann"]) as it:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 from tests.hub import stores
 
 from wirelake.hub.auth import Authority
@@ -119,6 +120,8 @@ class LocalTopics:
         self.now = 1_800_000_000.0
         self.lines = Lines()
         self.store = open_store(settings or _settings(folder), folder, self.loop)
+        self.gate: asyncio.Event | None = None
+        """Until it is set, nobody gets what is read from the store: as with a slow network."""
         self.reads = 0
         """Reads of the store that have not ended."""
         self._count_reads()
@@ -147,7 +150,10 @@ class LocalTopics:
         async def counted(*args: Any) -> Any:
             self.reads += 1
             try:
-                return await read(*args)
+                result = await read(*args)
+                if self.gate is not None:
+                    await self.gate.wait()
+                return result
             finally:
                 self.reads -= 1
 
@@ -242,6 +248,22 @@ class LocalTopics:
             await self.topics.sweep.step()
             await self.written()
 
+    @contextmanager
+    def full_disk(self, *kinds: type) -> Iterator[None]:
+        """Meanwhile no transaction with an operation of these kinds can be written; without kinds,
+        none at all."""
+        database = self.store._writer._database
+        write = database.write
+
+        def fail(operations: Sequence[Any]) -> list[Any]:
+            if not kinds or any(isinstance(each, kinds) for each in operations):
+                raise HubError("storage_full", "the disk is full")
+            return write(operations)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(database, "write", fail)
+            yield
+
     def index(self) -> list[tuple[int, int]]:
         """Target and number of every row of the log."""
         return self.select("SELECT target, number FROM log")
@@ -300,4 +322,6 @@ async def local_topics(
     try:
         yield it
     finally:
-        await it.store.close()
+        if not it.store._closed:
+            await it.store.close()
+        await it.topics.stop()

@@ -237,7 +237,8 @@ class Delivery:
             self._miss(client, notification, client.acks)
 
     def _miss(self, client: Client, notification: Notification, ack: bool) -> None:
-        if client.missed is not None:
+        # One more than `_MAX_MISSED` says that there were too many.
+        if client.missed is not None and len(client.missed) <= _MAX_MISSED:
             client.missed.append((notification, ack))
 
     def _push_now(
@@ -426,15 +427,21 @@ class Delivery:
         self, client: Client, after: int, limit: int, *, holes: bool
     ) -> list[int]:
         """Return the lowest unsent numbers beyond `after`; with `holes`, unacknowledged, too."""
-        found: list[int] = []
-        # Unsent numbers are in the gaps between spans: usually one gap, beyond the cursor.
-        for begin, end in list(client.inbox.gaps()):
-            low = max(begin, after)
-            high = self.reached if end is None else min(end, self.reached)
-            if low < high and len(found) < limit:
-                found += await self._store.numbers(client.sources(low), high, limit - len(found))
+        inbox = client.inbox
+        while True:
+            read: list[int] = []
+            # Unsent numbers are in the gaps between spans: usually one gap, beyond the cursor.
+            for begin, end in list(inbox.gaps()):
+                low = max(begin, after)
+                high = self.reached if end is None else min(end, self.reached)
+                if low < high and len(read) < limit:
+                    read += await self._store.numbers(client.sources(low), high, limit - len(read))
+            # While the store was read, some of them may have been sent to this client.
+            found = [number for number in read if not inbox.was_sent(number)]
+            if len(found) == len(read) or len(read) < limit:
+                break
         if holes:
-            found.extend(number for number in client.inbox.holes if number > after)
+            found.extend(number for number in inbox.holes if number > after)
             found.sort()
         return found[:limit]
 
@@ -496,7 +503,12 @@ class Delivery:
     def _valid(
         self, client: Client, numbers: Sequence[int], entries: Sequence[Entry]
     ) -> list[Entry]:
-        """Return the entries that have not expired; for the others, the client waits no longer."""
+        """Return the entries that the client still waits for and that have not expired; for those
+        that have, it waits no longer."""
+        # What was acknowledged while the store was read must not be sent again.
+        is_unacked = client.inbox.is_unacked
+        entries = [entry for entry in entries if is_unacked(entry.number)]
+        numbers = [number for number in numbers if is_unacked(number)]
         now_ms = self._now_ms()
         page = [entry for entry in entries if entry.expires_ms > now_ms]
         if len(page) < len(numbers):

@@ -18,6 +18,7 @@ it is read or shown, so nobody sees a longer one.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -77,6 +78,8 @@ class Quota:
         """Clients whose private notifications are to be counted."""
         self._private: OrderedDict[int, int] = OrderedDict()
         """Private notifications that may be stored before a client is counted, by its number."""
+        self._trimming: dict[Client, list[asyncio.Future[None]]] = {}
+        """Clients that are being trimmed, and who waits for that."""
         self.running = False
         """Whether clients are being counted."""
         self._spread = 0
@@ -104,6 +107,20 @@ class Quota:
 
     async def trim(self, client: Client) -> int:
         """Turn the oldest notifications beyond the quota into dead letters; return what waits."""
+        # One at a time for a client: two that have counted the same backlog would both trim it.
+        while client in self._trimming:
+            done = asyncio.get_running_loop().create_future()
+            self._trimming[client].append(done)
+            await done
+        self._trimming[client] = []
+        try:
+            return await self._trim(client)
+        finally:
+            for each in self._trimming.pop(client):
+                if not each.done():
+                    each.set_result(None)
+
+    async def _trim(self, client: Client) -> int:
         limit = self.limit
         waiting = await self._delivery.count(client)
         excess = waiting - limit
@@ -156,6 +173,8 @@ class Quota:
         async with self._loaded(number) as client:
             if client is None:
                 return
+            # What is stored for it meanwhile makes it due again.
+            self._private.pop(number, None)
             checks = await self._store.checks(number)
             self._private[number] = await self._allowance(client, 0, checks)
         self._private.move_to_end(number)
@@ -173,9 +192,11 @@ class Quota:
     ) -> int:
         """Trim a client; return how many notifications may follow before it is counted again."""
         limit = self.limit
+        # What is on disk and not released yet counts, too. What is released between the two counts
+        # counts twice: the next check comes earlier.
+        reached = self._delivery.reached
         waiting = await self.trim(client)
-        # What is on disk and not released yet.
-        waiting += await self._store.count(client.sources(self._delivery.reached), _END)
+        waiting += await self._store.count(client.sources(reached), _END)
         left = {
             number: due_at - appended - 1
             for number, appended, due_at in checks

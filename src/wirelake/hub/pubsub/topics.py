@@ -197,6 +197,10 @@ class Topics:
         await self.keys.load()
         self.sweep.start()
 
+    async def stop(self) -> None:
+        """Cancel what still runs in the background, after the store was closed."""
+        await self._background.stop()
+
     def close(self) -> None:
         """Refuse publishes and changes of subscriptions from now on, whatever their protocol."""
         self.publisher.closed = True

@@ -74,6 +74,7 @@ class Store:
         self._threads = (
             ThreadPoolExecutor(len(readers), "hub store reads") if blocking_reads else None
         )
+        self._closed = False
         self._writer = Writer(
             writer, loop, self._batch_followed, self._batch_finished, self.failures
         )
@@ -93,6 +94,7 @@ class Store:
         """Write what is pending and close."""
         self.closing()
         await self._writer.close()
+        self._closed = True
         if self._threads is not None:
             await asyncio.to_thread(self._threads.shutdown)
         for reader in self._readers:
@@ -263,6 +265,8 @@ class Store:
         return await self._read(lambda database: database.dead(limit, client, numbers))
 
     async def _read(self, read: Callable[[Database], Row]) -> Row:
+        if self._closed:  # for work in the background that has not ended yet
+            raise HubError("closing")
         try:
             if self._threads is None:
                 return read(self._readers[0])
