@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.hub.stores import database_of
+from tests.hub.stores import configured, database_of
 
 from wirelake.cli.main import main
 from wirelake.cli.options import typed_value
@@ -106,7 +106,7 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
     token = add_client(database_of(data), "alice")
     config = data / "hub.toml"
     names = ("esnp", "tny", "relay", "magline", "comet", "admin")
-    config.write_text("".join(f"{name}.port = 0\n" for name in names))
+    config.write_text("".join(f"{name}.port = 0\n" for name in names) + configured(data))
     process = _start("hub", "--data", str(data), "--config", str(config), "--demo")
     try:
         places: dict[str, str] = {}

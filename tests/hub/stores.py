@@ -24,9 +24,11 @@ from tests import postgres_server
 __all__ = [
     "DEFAULT",
     "STORES",
+    "configured",
     "copied",
     "database_of",
     "is_postgres",
+    "named",
     "select",
     "store_table",
     "used",
@@ -73,6 +75,16 @@ def database_of(folder: Path) -> Any:
 def store_table(folder: Path) -> dict[str, Any]:
     """The table `store` of a configuration, as far as it names the database."""
     return {"path": database_of(folder)} if is_postgres() else {}
+
+
+def named(folder: Path) -> tuple[str, ...]:
+    """The options with which a command names the store of a folder."""
+    return ("--store", database_of(folder)) if is_postgres() else ("--data", str(folder))
+
+
+def configured(folder: Path) -> str:
+    """The lines of a configuration that name the database; empty for the file in the folder."""
+    return f'[store]\npath = "{database_of(folder)}"\n' if is_postgres() else ""
 
 
 def select(folder: Path, statement: str) -> list[Any]:

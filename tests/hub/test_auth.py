@@ -37,6 +37,7 @@ def test_tokens_are_verified_and_changes_take_effect_at_once(tmp_path: Path) -> 
     asyncio.run(run())
 
 
+@pytest.mark.sqlite_only("reads of PostgreSQL suspend")
 def test_signing_on_without_failures_takes_no_turn_of_the_loop(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path) as it:

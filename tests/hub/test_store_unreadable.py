@@ -22,6 +22,7 @@ from wirelake.hub.store import StoreError
 from wirelake.protocols.comet.binding import BINDING
 from wirelake.protocols.comet.layout import Error, GetMessageList
 
+_FILE = pytest.mark.sqlite_only("it damages the file")
 _PUSHING = ("esnp", "tny", "magline")
 _MARK = b"stored notification "
 
@@ -61,6 +62,7 @@ async def _unreadable(data: Path, protocol: str) -> AsyncIterator[Running]:
         yield it
 
 
+@_FILE
 def test_a_list_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     async def run() -> None:
         async with _unreadable(tmp_path, "comet") as it, admin_client(it.hub) as admin:
@@ -83,6 +85,7 @@ def test_a_list_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@_FILE
 @pytest.mark.parametrize("protocol", _PUSHING)
 def test_a_backlog_that_cannot_be_read_closes_the_connection(tmp_path: Path, protocol: str) -> None:
     async def run() -> None:
@@ -99,6 +102,7 @@ def test_a_backlog_that_cannot_be_read_closes_the_connection(tmp_path: Path, pro
     asyncio.run(run())
 
 
+@_FILE
 def test_a_store_that_cannot_be_loaded_is_a_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,7 +6,6 @@ with hub_process(folder, "--demo") as hub:
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -16,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.hub.stores import database_of, is_postgres
+from tests.hub.stores import configured
 
 DEADLINE_S = 60.0
 FREE_PORTS = "".join(
@@ -92,9 +91,7 @@ def hub_process(
     """A hub with its data in a folder, ready; it is killed if the test does not end it."""
     file = folder / "hub.toml"
     data = folder / "data"
-    if is_postgres() and "[store]" not in config:
-        config += f"[store]\npath = {json.dumps(database_of(data))}\n"
-    file.write_text(config)
+    file.write_text(config if "[store]" in config else config + configured(data))
     command = [sys.executable, "-m", "wirelake.cli", "hub", "--data", str(data)]
     process = subprocess.Popen(
         [*command, "--config", str(file), *args],

@@ -18,7 +18,7 @@ import pytest
 from tests.hub.cli.started_hub import FREE_PORTS, HubProcess, eventually, hub_process, wirelake
 from tests.hub.listeners_comet.phones import Phone
 from tests.hub.session_client import dial
-from tests.hub.stores import database_of
+from tests.hub.stores import database_of, named
 
 from wirelake.capture.decode.reference import read_tables
 from wirelake.capture.format.writer import sealed_files
@@ -74,7 +74,7 @@ def test_ctrl_c_drains_too(tmp_path: Path) -> None:
 
 def test_clients_come_while_it_runs_and_what_waits_survives(tmp_path: Path) -> None:
     with hub_process(tmp_path) as hub:
-        added = wirelake("client", "add", "anna", "--data", str(hub.data))
+        added = wirelake("client", "add", "anna", *named(hub.data))
         assert added.returncode == 0, added.stderr
         assert len(added.stdout.strip()) == 44
         wanted = {"client": "anna", "content": "kept"}
@@ -104,7 +104,7 @@ def test_sighup_takes_over_limits_and_refuses_what_cannot_work(tmp_path: Path) -
 
 def test_sighup_sends_removed_clients_away(tmp_path: Path) -> None:
     with hub_process(tmp_path) as hub:
-        data = ("--data", str(hub.data))
+        data = named(hub.data)
         token = wirelake("client", "add", "anna", *data).stdout.strip()
         asyncio.run(_removed(hub, token, lambda: wirelake("client", "remove", "anna", *data)))
         closed = ask(hub, "/connz")["closed"]

@@ -282,6 +282,8 @@ async def _a_heartbeat_resends(expected: list[bytes]) -> None:
         published = await it.publish(TOPIC, b"old")
         assert await alice.content() == b"old"
         assert await alice.ask(Heartbeat()) == Ok()
+        if expected:  # the store is read after the answer
+            await until(lambda: it.hub.counters.delivered["comet"] == 2)
         assert await alice.ask(GetTopicList()) == TopicList(topics=(TOPIC,))
         assert _told(alice) == expected
         alice.events.clear()

@@ -9,6 +9,8 @@ import pytest
 
 from .local_topics import LocalTopics, Receiver, local_topics
 
+pytestmark = pytest.mark.both_stores
+
 
 def _ack(it: LocalTopics, ear: Receiver, *ids: str) -> int:
     return it.topics.ack(ear, ids)  # type: ignore[arg-type]

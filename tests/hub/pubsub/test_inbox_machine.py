@@ -17,6 +17,7 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.hub import stores
 from tests.hub.stores import database_of
 
 from wirelake.hub.pubsub.notifications import Publication, Published, number_of
@@ -40,8 +41,12 @@ def _number(id_: str) -> int:
 class InboxMachine(RuleBasedStateMachine):
     """A hub's topics, and what they have to be like."""
 
+    store = stores.DEFAULT
+
     def __init__(self) -> None:
         super().__init__()
+        self.store_used = stores.used(self.store)
+        self.store_used.__enter__()
         self.loop = asyncio.new_event_loop()
         self.scratch = Path(tempfile.mkdtemp(prefix="wirelake-inboxes-"))
         self.folders = 0
@@ -90,6 +95,7 @@ class InboxMachine(RuleBasedStateMachine):
         finally:
             self.close()
             self.loop.close()
+            self.store_used.__exit__(None, None, None)
             shutil.rmtree(self.scratch)
 
     def drain(self, name: str) -> None:
@@ -307,3 +313,13 @@ InboxMachine.TestCase.settings = settings(
     max_examples=max(10, settings().max_examples // 4), stateful_step_count=30
 )
 TestInboxes = InboxMachine.TestCase
+
+
+class PostgresInboxMachine(InboxMachine):
+    """The same in PostgreSQL."""
+
+    store = "postgres"
+
+
+PostgresInboxMachine.TestCase.settings = settings(max_examples=4, stateful_step_count=20)
+TestInboxesInPostgres = PostgresInboxMachine.TestCase

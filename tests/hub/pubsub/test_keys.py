@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,9 @@ from tests.hub.stores import database_of
 from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.store import add_client, remove_client
+
+pytestmark = pytest.mark.both_stores
+
 
 _DAY_S = 86_400
 
@@ -84,20 +86,12 @@ def test_a_limit_of_none_refuses_every_key(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_publishes_that_were_not_written_do_not_count(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_publishes_that_were_not_written_do_not_count(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"], keys_per_client=1) as it:
             await it.subscribe(await it.sign_on("ann"), "@news")
-
-            def fail(*_: object) -> None:
-                raise sqlite3.OperationalError("database or disk is full")
-
-            with monkeypatch.context() as patch:
-                patch.setattr("wirelake.hub.store.sqlite.SqliteDatabase.write", fail)
-                with pytest.raises(HubError):
-                    await it.publish("@news", key="k", publisher="bob")
+            with it.full_disk(), pytest.raises(HubError):
+                await it.publish("@news", key="k", publisher="bob")
             assert it.topics.keys.total == 0
             await it.publish("@news", key="k", publisher="bob")
             assert await _rows(it) == {"bob": 1}

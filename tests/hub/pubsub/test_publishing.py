@@ -12,6 +12,8 @@ from wirelake.hub.pubsub.notifications import Publication
 
 from .local_topics import local_topics
 
+pytestmark = pytest.mark.both_stores
+
 
 def test_a_publish_reaches_all_subscribers_of_the_topic(tmp_path: Path) -> None:
     async def run() -> None:
@@ -282,6 +284,7 @@ def test_a_subscription_precedes_publishes_after_a_kill_in_the_same_second(
     asyncio.run(run())
 
 
+@pytest.mark.sqlite_only("the limit of the size is one of SQLite's")
 def test_a_full_disk_refuses_and_recovers(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:

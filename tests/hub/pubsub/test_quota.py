@@ -10,10 +10,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.hub.stores import is_postgres
 
 from wirelake.hub.pubsub.notifications import Publication
 
 from .local_topics import LocalTopics, local_topics
+
+pytestmark = pytest.mark.both_stores
 
 
 class _Watched:
@@ -102,7 +105,7 @@ def test_it_holds_whatever_clients_do(tmp_path: Path, seed: int) -> None:
             await it.subscribe(ears[name], choose.choice(topics), ack=choose.random() < 0.8)
         ears["~"] = it.nobody()
         await it.subscribe(ears["~"], "@a", "@b")
-        for _ in range(150):
+        for _ in range(40 if is_postgres() else 150):
             name = choose.choice(list(ears))
             match choose.randrange(8):
                 case 0 if name != "~":

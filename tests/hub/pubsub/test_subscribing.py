@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from tests.hub.stores import database_of
+from tests.hub.stores import select
 
 from wirelake.hub.errors import HubError
+from wirelake.hub.store.interface import Subscribe, Unsubscribe
 
 from .local_topics import local_topics
+
+pytestmark = pytest.mark.both_stores
 
 
 @pytest.mark.parametrize(
@@ -94,8 +95,7 @@ def test_a_subscription_of_an_earlier_version_can_be_ended(tmp_path: Path) -> No
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             await it.subscribe(await it.sign_on("ann"), "@a")
-        with closing(sqlite3.connect(database_of(tmp_path))) as db, db:
-            db.execute("UPDATE topics SET name = 'news'")
+        select(tmp_path, "UPDATE topics SET name = 'news'")
         async with local_topics(tmp_path) as it:
             ann = await it.sign_on("ann")
             assert ann.client is not None
@@ -125,26 +125,16 @@ def test_changes_of_one_client_keep_their_order(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def _no_space(*_: object) -> None:
-    raise sqlite3.OperationalError("database or disk is full")
-
-
-def test_a_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
-            with monkeypatch.context() as patch:
-                patch.setattr("wirelake.hub.store.sqlite._SUBSCRIBE", "nonsense")
-                with pytest.raises(HubError) as refused:
-                    await it.subscribe(ann, "@b")
-            assert refused.value.code == "storage_failed"
-            with monkeypatch.context() as patch:
-                patch.setattr(
-                    "wirelake.hub.store.sqlite.SqliteDatabase._lost_subscriber", _no_space
-                )
-                with pytest.raises(HubError):
-                    await it.unsubscribe(ann, "@a")
+            with it.full_disk(Subscribe), pytest.raises(HubError) as refused:
+                await it.subscribe(ann, "@b")
+            assert refused.value.code == "storage_full"
+            with it.full_disk(Unsubscribe), pytest.raises(HubError):
+                await it.unsubscribe(ann, "@a")
             assert ann.client is not None
             assert list(ann.client.subscriptions) == ["@a"]
             await it.publish("@a", b"still")

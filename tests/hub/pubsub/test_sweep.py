@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,11 @@ from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub import publishing
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.store import remove_client
+from wirelake.hub.store.interface import DeleteAcked
 
 from .local_topics import LocalTopics, local_topics
+
+pytestmark = pytest.mark.both_stores
 
 
 def test_an_expired_notification_is_a_dead_letter_of_clients_without_it(tmp_path: Path) -> None:
@@ -371,21 +373,14 @@ def test_one_unacknowledged_notification_does_not_keep_those_after_it(
     asyncio.run(run())
 
 
-def _no_space(*_: object) -> None:
-    raise sqlite3.OperationalError("database or disk is full")
-
-
-def test_rows_that_could_not_be_deleted_are_deleted_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_could_not_be_deleted_are_deleted_later(tmp_path: Path) -> None:
     async def run() -> None:
         async with local_topics(tmp_path, ["ann"]) as it:
             ann = await it.sign_on("ann")
             await it.subscribe(ann, "@a")
             await it.publish("@a")
             it.topics.ack(ann, ann.ids)  # type: ignore[arg-type]
-            with monkeypatch.context() as patch:
-                patch.setattr("wirelake.hub.store.sqlite.SqliteDatabase._delete_rows", _no_space)
+            with it.full_disk(DeleteAcked):
                 await it.written()
                 with pytest.raises(HubError):
                     await it.topics.sweep.step()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import time
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from tests.hub.relay.gateway_hubs import (
     who,
 )
 from tests.hub.running import running, until
+from tests.hub.stores import copied, database_of
 
 from wirelake.client import CallFailed, connect
 from wirelake.hub.listeners.tny_gateway import LinkConnection
@@ -168,10 +168,9 @@ def test_users_of_a_dead_backend_go_on_at_another() -> None:
 def same_clients(folder: Path) -> tuple[dict[str, Path], str]:
     """Data folders of two backends that know the same client, and its token."""
     folders = {name: folder / name for name in ("one", "two")}
-    for each in folders.values():
-        each.mkdir()
-    token = add_client(folders["one"] / "hub.sqlite3", "alice")
-    shutil.copy(folders["one"] / "hub.sqlite3", folders["two"])
+    folders["one"].mkdir()
+    token = add_client(database_of(folders["one"]), "alice")
+    copied(folders["one"], folders["two"])
     return folders, token
 
 

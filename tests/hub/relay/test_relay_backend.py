@@ -172,7 +172,8 @@ def test_a_tunnel_signs_on_like_other_connections() -> None:
             tunnels.relay(SERVICE, 2, request(1, 1002, {"a": 1, "b": 1}))
             link.flush()
             answers = await link.answers(3)
-            assert [each.code for each in answers] == [100, 100, 210]
+            # Tunnels do not wait for each other.
+            assert sorted(each.code for each in answers) == [100, 100, 210]
             closed = await link.wait(TunnelClosed)
             assert closed == [TunnelClosed(tunnels.key(2), "disconnected")]
             assert it.hub.counters.close_reasons["tny", "code_210"] == 1
