@@ -474,7 +474,7 @@ class Topics:
     async def client_state(self, client: Client) -> ClientState:
         """Return the state of a client."""
         connection = client.receiver
-        waiting = await self.delivery.count(client)
+        waiting = await self.quota.trim(client)
         return ClientState(
             id=client.id,
             online=connection is not None,
