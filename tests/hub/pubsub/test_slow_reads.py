@@ -96,9 +96,11 @@ def test_two_lists_at_a_time_have_nothing_twice(tmp_path: Path) -> None:
         for number in range(5):
             await it.publish("@a", b"%d" % number)
         ann = await it.sign_on("ann")
-        async with slow_reads(it, it.waiting(ann)) as lists:
+        assert ann.client is not None
+        waiting = it.topics.delivery.waiting
+        async with slow_reads(it, waiting(ann.client)) as lists:
             gate, it.gate = it.gate, None
-            lists.append(await it.waiting(ann))
+            lists.append(await waiting(ann.client))
             it.gate = gate
         for page in lists:
             assert [each.content for each in page] == [b"%d" % number for number in range(5)]

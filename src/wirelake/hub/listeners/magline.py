@@ -173,6 +173,7 @@ class MaglineConnection(Connection):
         self._end_handshake()
         receives = self.listener.replace(event.replaced)
         if event.principal:
+            self.hold_events()  # requests may be in the same read
             self.start(self._restore_client(event.principal, receives))
         elif self.listener.allows_anonymous:
             self.hub.authority.anonymous(self)
@@ -191,6 +192,7 @@ class MaglineConnection(Connection):
             self.end("revoked")
         elif receives:
             self.hub.topics.attach(self)
+        self.release_events()
 
     # -- requests ----------------------------------------------------------------------------
 

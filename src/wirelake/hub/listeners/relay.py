@@ -17,6 +17,7 @@ import ipaddress
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from wirelake.protocols.hub_calls import NOTIFY_NUMBER
@@ -119,6 +120,24 @@ class Tunnel(TnyEndpoint):
     def handle_message(self, message: Message, size: int) -> None:
         """Handle a message of the user; `size` is that of its packet."""
         self.in_bytes += size
+        held = self._held_events
+        if held is None:
+            self._handle_message(message)
+        elif len(held) < self.hub.limits.calls:
+            # The link goes on for other users. It has been charged for the packet only until now.
+            held.append(partial(self._handle_held, message, size))
+            self._running_bytes += size
+            self._charge_held()
+        elif message.mode == Mode.REQUEST:
+            refusal = HubError("too_busy", "too many requests behind a sign-on")
+            self.answer(message, BINDING.error_number(refusal.code), refusal_body(refusal))
+
+    def _handle_held(self, message: Message, size: int) -> None:
+        self._running_bytes -= size
+        self._charge_held()
+        self._handle_message(message)
+
+    def _handle_message(self, message: Message) -> None:
         if message.mode == Mode.REQUEST:
             self.handle_request(message)
         elif message.mode == Mode.PUSH:

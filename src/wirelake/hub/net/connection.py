@@ -40,7 +40,7 @@ import asyncio
 import logging
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
@@ -105,6 +105,7 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_frame_start",
         "_held_bytes",
+        "_held_events",
         "_linger_timer",
         "_out",
         "_partial_frame",
@@ -187,6 +188,7 @@ class Connection(asyncio.Protocol):
         self._window_started = 0.0
         self._window_bytes = 0
         self._held_bytes = 0
+        self._held_events: list[Callable[[], None]] | None = None
         self._tasks: set[asyncio.Task[Any]] | None = None
 
     # -- provided by the protocol ------------------------------------------------------------
@@ -284,6 +286,10 @@ class Connection(asyncio.Protocol):
         if self._unprocessed is not None:  # a slice is pending: keep the order
             self._unprocessed += data
             return
+        if self._held_events is not None:  # `release_events` goes on
+            self._unprocessed = data
+            self.transport.pause_reading()
+            return
         # asyncio reads up to 256 KB at once: 64,000 of the smallest frames, which would delay all
         # other connections by 0.3 s. A slice of 16 KB takes about 20 ms.
         size = self._turn_bytes
@@ -322,7 +328,7 @@ class Connection(asyncio.Protocol):
         """Remove the connection from the hub."""
         # What refers to this connection is released here, so that it is freed by its reference
         # count and not by the garbage collector, which runs rarely (`hub.run`).
-        self._unprocessed = None
+        self._unprocessed = self._held_events = None
         if self._held_bytes:
             self._held_bytes = 0
             self.hub.budget.charge(self, 0)
@@ -355,8 +361,8 @@ class Connection(asyncio.Protocol):
     # -- bytes in ----------------------------------------------------------------------------
 
     def _next_slice(self) -> None:
-        if self.paused_since:
-            return  # `resume_writing` goes on
+        if self.paused_since or self._held_events is not None:
+            return  # `resume_writing` or `release_events` goes on
         rest, self._unprocessed = self._unprocessed, None
         if rest is None or self.transport.is_closing():
             return
@@ -497,8 +503,35 @@ class Connection(asyncio.Protocol):
                     self.hub.counters.failed(self.protocol, event.code)
                     if event.fatal:
                         self._set_close_reason(event.code, self._closing_side())
+                elif self._held_events is not None:
+                    self._held_events.append(partial(self.on_event, event))
                 else:
                     self.on_event(event)
+
+    # What a peer sends right behind a sign-on is handled after it: it is for the client. An
+    # embedded store is read at once, other stores take some turns of the loop.
+
+    def hold_events(self) -> None:
+        """Handle nothing more that is received until `release_events`."""
+        self._held_events = []
+
+    def release_events(self) -> None:
+        """Handle what was received since `hold_events`, and go on reading."""
+        held, self._held_events = self._held_events, None
+        if held is None or not self.open:
+            return
+        try:
+            for at, handle in enumerate(held):
+                if self._held_events is not None:  # the next one is a sign-on, too
+                    self._held_events += held[at:]
+                    break
+                handle()
+        except Exception:
+            self.failed()
+        if held:
+            self.react()
+        if self._unprocessed is not None:
+            self.hub.loop.call_soon(self._next_slice)
 
     def failed(self) -> None:
         """Log the exception that is handled, and close this connection."""

@@ -65,6 +65,12 @@ class Caller(Receiver, Protocol):
     def sign_on_failed(self) -> None:
         """Count a refused token; close the connection after too many."""
 
+    def hold_events(self) -> None:
+        """Handle nothing more that is received until `release_events`."""
+
+    def release_events(self) -> None:
+        """Handle what was received since `hold_events`, and go on reading."""
+
     def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine, at once as far as it can; it is cancelled when the connection ends."""
 
@@ -134,6 +140,9 @@ class HubCalls:
             raise HubError("bad_arguments", f"already signed on as {client.id}")
         connection.check_sign_on()
         connection.signing_on = True
+        # Not for seconds: what is sent behind a delayed sign-on is refused.
+        if not self._authority.delay(connection.charged_to):
+            connection.hold_events()
         connection.start(self._sign_on(connection, given, answer, begun_ns))
 
     async def _sign_on(
@@ -149,6 +158,7 @@ class HubCalls:
             connection.signing_on = False
             self._latency[AUTH.name].record(begun_ns)
             answer(AuthResult(id=client.id))
+        connection.release_events()
 
     # -- topics ------------------------------------------------------------------------------
 
