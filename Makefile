@@ -164,9 +164,14 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python tests/columnar/soak.py --messages $(SOAK_MESSAGES) --size $(SOAK_SIZE) --json soak/columnar.json
 	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --lossy $(SOAK_LOSSY) --kills $(SOAK_KILLS) --json soak/lake.json
 	$(BIN)/python -m tests.hub_kills.hub_soak --kills $(SOAK_HUB_KILLS) --silent $(SOAK_SILENT) --connects $(SOAK_CONNECTS) --json soak/hub.json
+	$(MAKE) --no-print-directory soak-postgres
 	$(BIN)/python -m tests.demo.interrupts --times $(SOAK_INTERRUPTS) --json soak/demo.json
 	$(BIN)/python -m tests.live.live_soak --seconds $(SOAK_LIVE_SECONDS) --rate $(SOAK_LIVE_RATE) --json soak/live.json
 	$(BIN)/python -m tests.release.wheel_demo
+
+.PHONY: soak-postgres
+soak-postgres: setup ## the tests of the hub and its clients with the store in PostgreSQL
+	$(BIN)/python -m pytest tests/hub tests/hub_raw tests/client --store postgres -rs -n $(PYTEST_WORKERS) --dist loadfile
 
 .PHONY: bench
 bench: system setup node ## codecs, sessions, kernels, captures and the lake beside their peers; JSON records

@@ -20,6 +20,9 @@ from typing import Any
 
 import psycopg
 from tests import postgres_server
+from tests.postgres_server import Server
+
+from wirelake.hub.store import migrate_store
 
 __all__ = [
     "DEFAULT",
@@ -39,6 +42,7 @@ DEFAULT = os.environ.get("WIRELAKE_TEST_STORE", "sqlite")
 """The store of tests that do not name one; the option `--store` goes before."""
 _SETTINGS = "?options=-csearch_path%3Dwirelake"
 _used = [DEFAULT]
+_servers: list[Server | None] = []
 _databases: dict[Path, str] = {}
 
 
@@ -48,17 +52,20 @@ def is_postgres() -> bool:
 
 
 @contextmanager
-def used(store: str) -> Iterator[None]:
-    """Uses a store for one test; its databases are dropped at the end."""
+def used(store: str, server: Server | None = None) -> Iterator[None]:
+    """Uses a store for one test, perhaps on a server of its own; its databases are dropped at the
+    end."""
     assert store in STORES, f"unknown store {store!r}; expected one of {', '.join(STORES)}"
     _used.append(store)
+    _servers.append(server or (_servers[-1] if _servers else None))
     before = set(_databases)
     try:
         yield
     finally:
         _used.pop()
         for each in _databases.keys() - before:
-            postgres_server.shared_server().drop_database(_databases.pop(each))
+            _server().drop_database(_databases.pop(each))
+        _servers.pop()
 
 
 def database_of(folder: Path) -> Any:
@@ -66,10 +73,22 @@ def database_of(folder: Path) -> Any:
     the tables already."""
     if not is_postgres():
         return folder / "hub.sqlite3"
-    server, folder = postgres_server.shared_server(), folder.resolve()
+    server, folder = _server(), folder.resolve()
     if folder not in _databases:
-        _databases[folder] = server.new_database("prepared")
+        _databases[folder] = _new_database(server)
     return server.url(_databases[folder])
+
+
+def _server() -> Server:
+    return (_servers[-1] if _servers else None) or postgres_server.shared_server()
+
+
+def _new_database(server: Server) -> str:
+    if not _servers or _servers[-1] is None:
+        return server.new_database("prepared")
+    name = server.new_database()
+    migrate_store(server.url(name))
+    return name
 
 
 def store_table(folder: Path) -> dict[str, Any]:

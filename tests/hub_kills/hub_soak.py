@@ -4,7 +4,8 @@
 
 First the kills, in runs of twenty, each with a folder and a seed of its own: whatever was confirmed
 must arrive, in order, and nothing else. A fifth as many hit a hub that deletes and trims under
-load. Then ten thousand silent connections, beside which the
+load. The same with the store in PostgreSQL, and kills of its server.
+Then ten thousand silent connections, beside which the
 others must go on; then twice a hundred thousand connects, after which memory must not have grown
 by more than two percent. Then storms on TLS listeners and on the admin port, and unfinished
 messages (`storms.py`). Exits with 1 when anything is wrong.
@@ -22,11 +23,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import postgres_server
 from tests.adversity.counted import Counted
 from tests.adversity.healthy_peers import HealthyPeers
 from tests.adversity.reconnects import allow_many_files, come_and_go, people_of, silent
+from tests.hub import stores
 from tests.hub.stores import database_of
-from tests.hub_kills.killing import run_sweep_with_kills, run_with_kills
+from tests.hub_kills.killing import run_sweep_with_kills, run_with_crashes, run_with_kills
 from tests.hub_kills.ledger import Judgement
 from tests.hub_kills.storms import http_storm, tls_storm, unfinished_messages
 from tests.hub_raw.hub_process import HubProcess, running_hub, wait_until
@@ -56,6 +59,19 @@ def killed(
             )
         print(f"{totals['kills']} kills, {totals['confirmed']} confirmed", file=sys.stderr)
     return totals
+
+
+def _in_postgres(kills: int, crashes: int, seed: int) -> dict[str, Any]:
+    """The same with the store in PostgreSQL, and kills of its server."""
+    try:
+        with stores.used("postgres"):
+            found = {
+                "kills_postgres": killed(kills, seed),
+                "sweep_postgres": killed(max(1, kills // 5), seed, run_sweep_with_kills),
+            }
+    finally:
+        postgres_server.stop_shared()
+    return {**found, "crashes_postgres": killed(crashes, seed, run_with_crashes)}
 
 
 def silence(count: int) -> dict[str, Any]:
@@ -116,6 +132,9 @@ def main() -> int:
     parser.add_argument("--silent", type=int, default=10_000)
     parser.add_argument("--connects", type=int, default=100_000)
     parser.add_argument("--unfinished", type=int, default=200)
+    parser.add_argument(
+        "--crashes", type=int, default=20, help="kills of a PostgreSQL server with the store"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
@@ -124,6 +143,7 @@ def main() -> int:
     record = {
         "kills": killed(options.kills, options.seed),
         "sweep": killed(max(1, options.kills // 5), options.seed, run_sweep_with_kills),
+        **_in_postgres(options.kills, options.crashes, options.seed),
         "silence": silence(options.silent),
         "memory": memory(options.connects),
         "tls": tls_storm(options.silent, options.connects // 5),

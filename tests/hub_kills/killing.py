@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
-import sqlite3
+import signal
 import time
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
-from tests.hub.stores import database_of
+from tests.hub import stores
 from tests.hub_kills.ledger import Judgement, Ledger
 from tests.hub_kills.publishers import BusyPublisher, EsnpPublisher, HttpPublisher, Publisher
 from tests.hub_kills.receivers import (
@@ -20,8 +21,9 @@ from tests.hub_kills.receivers import (
     VisitingComet,
 )
 from tests.hub_raw.hub_process import HubProcess, wait_until
+from tests.postgres_server import started_server
 
-__all__ = ["run_sweep_with_kills", "run_with_kills"]
+__all__ = ["run_sweep_with_kills", "run_with_crashes", "run_with_kills"]
 
 _TOPICS = ["@all", "@some"]
 _LIMITS = {"limits": {"inbox": 1_000_000}}
@@ -30,15 +32,45 @@ _LIMITS = {"limits": {"inbox": 1_000_000}}
 
 def run_with_kills(folder: Path, kills: int, seed: int) -> Judgement:
     """Kills the hub so many times at moments that the seed chooses."""
+    return _with_hub(folder, kills, seed, _kill_hub)
+
+
+def run_with_crashes(folder: Path, kills: int, seed: int) -> Judgement:
+    """Kills the PostgreSQL server of the hub so many times, half of them together with the hub."""
+    with started_server(safe=True) as server:
+
+        def crash(hub: HubProcess, moments: random.Random) -> None:
+            server.stop(signal.SIGKILL)
+            together = moments.random() < 0.5
+            if together:
+                hub.kill()
+            server.start()
+            if together:
+                hub.start()
+
+        with stores.used("postgres", server):
+            return _with_hub(folder, kills, seed, crash)
+
+
+def _kill_hub(hub: HubProcess, moments: random.Random) -> None:  # noqa: ARG001
+    hub.kill()
+    hub.start()
+
+
+_Kill: TypeAlias = Callable[[HubProcess, random.Random], None]
+
+
+def _with_hub(folder: Path, kills: int, seed: int, kill: _Kill) -> Judgement:
     hub = HubProcess(folder, _LIMITS)
+    hub.store_may_fail = kill is not _kill_hub
     hub.start()
     try:
-        return _run(hub, kills, random.Random(seed))
+        return _run(hub, kills, random.Random(seed), kill)
     finally:
         hub.kill()
 
 
-def _run(hub: HubProcess, kills: int, moments: random.Random) -> Judgement:
+def _run(hub: HubProcess, kills: int, moments: random.Random, kill: _Kill) -> Judgement:
     ledger = Ledger()
     receivers = _receivers(hub, ledger)
     for receiver in receivers:
@@ -51,8 +83,7 @@ def _run(hub: HubProcess, kills: int, moments: random.Random) -> Judgement:
         before = ledger.confirmations
         wait_until(lambda before=before: ledger.confirmations > before, "something is confirmed")
         time.sleep(moments.uniform(0.0, 0.5))  # the moment of the kill is what is tried out
-        hub.kill()
-        hub.start()
+        kill(hub, moments)
     before = ledger.confirmations
     wait_until(lambda: ledger.confirmations > before, "it goes on after the last kill")
     for publisher in publishers:
@@ -144,16 +175,15 @@ def _too_long(hub: HubProcess) -> list[str]:
 
 
 def _log_rows(hub: HubProcess) -> int:
-    with closing(sqlite3.connect(database_of(hub.data))) as db:
-        return int(db.execute("SELECT count(*) FROM log").fetchone()[0])
+    return int(stores.select(hub.data, "SELECT count(*) FROM log")[0][0])
 
 
 def _none_missing(hub: HubProcess, ledger: Ledger, receivers: list[Receiver]) -> bool:
-    with closing(sqlite3.connect(database_of(hub.data))) as db:
-        rows = db.execute(
-            "SELECT clients.id, content FROM dead JOIN dead_log USING (number) "
-            "JOIN clients ON clients.number = dead.client"
-        ).fetchall()
+    rows = stores.select(
+        hub.data,
+        "SELECT clients.id, content FROM dead JOIN dead_log USING (number) "
+        "JOIN clients ON clients.number = dead.client",
+    )
     dead: dict[str, set[str]] = {}
     for client, content in rows:
         dead.setdefault(client, set()).add(content.decode())

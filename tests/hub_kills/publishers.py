@@ -136,6 +136,8 @@ class EsnpPublisher(Publisher):
         try:
             return str(self._signed_on().call("hub", "publish", self.wanted(piece))["id"])
         except EsnpError as error:
+            if self._hub.store_may_fail:
+                raise OSError(str(error)) from error
             raise RefusedError(str(error)) from error
 
     def hang_up(self) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from tests.hub_kills.ledger import Ledger
 from tests.hub_raw.hub_process import HubProcess
 from tests.hub_raw.line import EndedError, Line
-from tests.hub_raw.raw_comet import Note, RawComet
-from tests.hub_raw.raw_esnp import RawEsnp
+from tests.hub_raw.raw_comet import CometError, Note, RawComet
+from tests.hub_raw.raw_esnp import EsnpError, RawEsnp
 
 __all__ = ["AckingEsnp", "OfflineComet", "OnlineComet", "Receiver", "SealedComet", "VisitingComet"]
 
@@ -67,6 +67,10 @@ class Receiver:
             self.talk(line)
         except _GONE:
             pass
+        except (CometError, EsnpError):
+            if not self._hub.store_may_fail:
+                raise
+            self._over.wait(0.02)
         finally:
             line.close()
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.hub_kills.killing import run_sweep_with_kills, run_with_kills
+from tests.hub_kills.killing import run_sweep_with_kills, run_with_crashes, run_with_kills
 from tests.hub_kills.ledger import Ledger, Piece
 
 
+@pytest.mark.both_stores
 def test_nothing_confirmed_is_lost(tmp_path: Path) -> None:
     judgement = run_with_kills(tmp_path, kills=5, seed=20)
     assert judgement.problems == []
@@ -16,6 +17,13 @@ def test_nothing_confirmed_is_lost(tmp_path: Path) -> None:
     assert judgement.delivered > judgement.confirmed
 
 
+def test_nothing_confirmed_is_lost_when_postgresql_crashes(tmp_path: Path) -> None:
+    judgement = run_with_crashes(tmp_path, kills=2, seed=20)
+    assert judgement.problems == []
+    assert judgement.confirmed > 20
+
+
+@pytest.mark.both_stores
 def test_the_sweep_under_load_loses_nothing_and_keeps_the_quota(tmp_path: Path) -> None:
     judgement = run_sweep_with_kills(tmp_path, kills=2, seed=4)
     assert judgement.problems == []

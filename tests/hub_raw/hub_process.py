@@ -73,6 +73,8 @@ class HubProcess:
         self.config.write_text(toml_of(self._tables(changes or {})))
         self._demo = demo
         self._process: subprocess.Popen[bytes] | None = None
+        self.store_may_fail = False
+        """Whether its database is killed: calls may be refused meanwhile."""
         self._clients = 0
 
     def _tables(self, changes: Mapping[str, Any]) -> dict[str, Any]:
