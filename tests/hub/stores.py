@@ -25,11 +25,11 @@ from tests.postgres_server import Server
 from wirelake.hub.store import migrate_store
 
 __all__ = [
-    "DEFAULT",
     "STORES",
     "configured",
     "copied",
     "database_of",
+    "default",
     "is_postgres",
     "named",
     "select",
@@ -38,17 +38,21 @@ __all__ = [
 ]
 
 STORES = ("sqlite", "postgres")
-DEFAULT = os.environ.get("WIRELAKE_TEST_STORE", "sqlite")
-"""The store of tests that do not name one; the option `--store` goes before."""
 _SETTINGS = "?options=-csearch_path%3Dwirelake"
-_used = [DEFAULT]
+_used: list[str] = []
 _servers: list[Server | None] = []
 _databases: dict[Path, str] = {}
 
 
+def default() -> str:
+    """The store of tests and fixtures that do not name one."""
+    # Not a constant: this may be imported before pytest has set it from the option `--store`.
+    return os.environ.get("WIRELAKE_TEST_STORE") or "sqlite"
+
+
 def is_postgres() -> bool:
     """Whether hubs of the running test are in PostgreSQL."""
-    return _used[-1] == "postgres"
+    return (_used[-1] if _used else default()) == "postgres"
 
 
 @contextmanager

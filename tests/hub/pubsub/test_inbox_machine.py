@@ -41,11 +41,11 @@ def _number(id_: str) -> int:
 class InboxMachine(RuleBasedStateMachine):
     """A hub's topics, and what they have to be like."""
 
-    store = stores.DEFAULT
+    store = ""
 
     def __init__(self) -> None:
         super().__init__()
-        self.store_used = stores.used(self.store)
+        self.store_used = stores.used(self.store or stores.default())
         self.store_used.__enter__()
         self.loop = asyncio.new_event_loop()
         self.scratch = Path(tempfile.mkdtemp(prefix="wirelake-inboxes-"))
