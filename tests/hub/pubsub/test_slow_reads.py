@@ -129,33 +129,6 @@ def test_a_backlog_is_trimmed_once(tmp_path: Path) -> None:
     _run(tmp_path, test)
 
 
-def test_a_client_that_changed_while_it_was_read_is_read_again(tmp_path: Path) -> None:
-    async def test(it: LocalTopics) -> None:
-        ann = await _subscribed(it)
-        await it.publish("@a", b"old")
-        ids = ann.ids
-        it.leave(ann)
-        await _gone(it)
-        row = await it.store.client("ann")
-        assert row is not None
-        it.gate = asyncio.Event()
-        slow = asyncio.ensure_future(it.topics.load_client(row))
-        await _begun(it)
-        gate, it.gate = it.gate, None
-        # Meanwhile another connection acknowledges, subscribes and leaves.
-        ann = await it.sign_on("ann")
-        it.topics.ack(ann, ids)  # type: ignore[arg-type]
-        await _subscribe_only(it, ann, "@b")
-        it.leave(ann)
-        await _gone(it)
-        gate.set()
-        client = await slow
-        assert list(client.subscriptions) == ["@a", "@b"]
-        assert client.inbox.holes == {}
-
-    _run(tmp_path, test)
-
-
 def test_many_publishes_while_a_page_is_read_cost_no_memory(tmp_path: Path) -> None:
     async def test(it: LocalTopics) -> None:
         it.leave(await _subscribed(it))

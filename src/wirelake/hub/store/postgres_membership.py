@@ -30,6 +30,7 @@ from .postgres_connection import (
     Session,
     connect,
     first_line,
+    message,
     parse_address,
 )
 from .postgres_schema import lock_hubs
@@ -160,6 +161,10 @@ class Membership:
                     number = int(found[0])
                     epoch = self._next_epoch(connection)
                     connection.execute(_JOIN, (number, epoch, self._name, LEASE_S))
+                    # Hubs that are alone send nothing to others until they hear of one.
+                    connection.execute(
+                        "SELECT pg_notify(%s, %s)", (CHANNEL, message(epoch, "joined"))
+                    )
                     # Whether there are others is known with the first renewal.
                     return Lease(number, epoch, began + LEASE_S, leads=False, others=1)
             if time.monotonic() > deadline:
