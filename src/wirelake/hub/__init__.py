@@ -11,6 +11,7 @@ that there are no cycles):
     net/         connections, the connection table, listeners, TLS
     rpc/         services, and the hub's own calls
     auth         sign-on with ids and tokens; key files
+    signed_tokens/   tokens that others sign (JWT), and their keys
     pubsub/      topics, clients, inboxes, delivery
     observe/     counters, recordings, live decoding
     store/       what survives a crash: clients, subscriptions, the log, inboxes

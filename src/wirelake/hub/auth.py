@@ -1,5 +1,8 @@
 """Authentication: client ids and tokens, a delay for addresses that fail; and key files.
 
+A token is one of the store, or one that an issuer has signed (`signed_tokens`). Every protocol
+signs on here, so every protocol accepts both.
+
 Every failed attempt doubles the delay of the next one from the same address, so guessing tokens
 from one address is slow whatever the number of connections. Tokens have 256 random bits: this
 protects the hub's time rather than the tokens.
@@ -22,12 +25,21 @@ from typing import Any, Final, Protocol
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from .config import ClientRights, ConfigError
+from .config import AuthSettings, ClientRights, ConfigError
 from .errors import HubError
 from .observe.counters import Counters
 from .pubsub.subscriptions import Client, Receiver
 from .pubsub.topics import Topics
 from .rights import RightsTable
+from .signed_tokens import (
+    Credential,
+    Issuers,
+    Proof,
+    RefusedTokenError,
+    SignedClients,
+    is_signed_credential,
+    looks_signed,
+)
 from .store import ClientRow, Store
 from .store.accounts import expiry_of, token_hash
 
@@ -89,10 +101,13 @@ class Authority:
         self._clock = clock
         self._signed_on = signed_on
         self._rights = RightsTable((), clock)
+        self.issuers = Issuers(read_secret, clock)
+        """Who signs tokens."""
+        self._signed_clients = SignedClients(store, self.issuers, clock)
         self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
         self.id = 0
         """Its key in the `DeadlineScan`; no connection has this id."""
-        topics.claimed = self._claimed
+        topics.claimed = self._end_forbidden
         self._next_expiry_ms = _NEVER
         """When the first token of an open connection expires."""
 
@@ -118,52 +133,106 @@ class Authority:
     async def sign_on(self, connection: Receiver, client_id: str, token: str) -> Client:
         """Return the client, after the delay of its address; HubError `auth_failed`.
 
-        It suspends only for a delay, or for a store that is not embedded (`eager.start`).
+        It suspends only for a delay, for a store that is not embedded (`eager.start`), and for the
+        first signed token of a client or a key.
         """
         # The delay comes before the check: a right token is delayed as long as a wrong one, so the
         # duration tells nothing.
         delay = self.delay(connection.charged_to)
         if delay:
             await asyncio.sleep(delay)
-        row = await self.verify(client_id, token) if connection.open else None
-        if row is None:
+        found = await self._find(client_id, token) if connection.open else None
+        if found is None:
             if connection.open:
                 self._counters.auth_failures[connection.protocol] += 1
                 self.failed(connection.charged_to)
             raise HubError("auth_failed")
-        return await self._accept(connection, row, token_hash(token))
+        return await self._accept(connection, *found)
+
+    async def _find(self, client_id: str, token: str) -> tuple[ClientRow, bytes] | None:
+        """Return the client of a token and what to keep of the token; None if it is not valid."""
+        if not looks_signed(token):
+            row = await self.verify(client_id, token)
+            return None if row is None else (row, token_hash(token))
+        proof = await self.verify_signed(token, client_id)
+        if proof is None:
+            return None
+        try:
+            row = await self._signed_clients.find(proof, self._topics.now_ms())
+        except RefusedTokenError as error:
+            self.issuers.report(error)
+            return None
+        return row, Credential.of(proof).encoded()
+
+    async def verify_signed(self, token: str, client_id: str | None) -> Proof | None:
+        """Return what a signed token proves; None if it is not valid, which is logged.
+
+        `client_id` is the id of the sign-on; None for a token that is used without one.
+        """
+        try:
+            return await self.issuers.verify(token, client_id, self._topics.now_ms)
+        except RefusedTokenError as error:
+            if self.issuers.configured:
+                self.issuers.report(error)
+            return None
 
     async def resume(self, connection: Receiver, client_id: str, credential: bytes) -> bool:
-        """Sign a client on that proved earlier that it has a token, whose hash this is.
+        """Sign a client on that proved earlier that it has a token, of which this was kept.
 
         Return False when the client was removed or the token is not valid any more.
         """
         row = await self._store.client(client_id)
-        if row is None or expiry_of(row, credential, self._topics.now_ms()) is None:
+        if row is None or self._expiry(row, credential) is None:
             return False
         await self._accept(connection, row, credential)
         return True
 
     async def _accept(self, connection: Receiver, row: ClientRow, credential: bytes) -> Client:
-        if not connection.open:  # it was closed while the client was read
+        # While the client was looked up, the connection may have been closed, and a reload may have
+        # removed the issuer of its token.
+        if not connection.open or self._expiry(row, credential) is None:
             raise HubError("auth_failed")
         client = self._topics.client_of(row)
         self._topics.detach(connection)  # anonymous until now: the subscriptions of that client end
         connection.credential = credential
         self._still_valid(connection, row)
-        self._sign_on(connection, client)
+        signed = is_signed_credential(credential)
+        self._sign_on(connection, client, Credential.decode(credential).rights if signed else None)
         return client
 
-    def _sign_on(self, connection: Receiver, client: Client) -> None:
-        client.rights = self._rights.of(client.id, client.rights)
-        self._claimed(client)
+    def _sign_on(
+        self, connection: Receiver, client: Client, claimed: ClientRights | None = None
+    ) -> None:
+        changed = claimed != _claimed(client)
+        client.rights = self._rights.of(client.id, client.rights, claimed)
+        self._end_forbidden(client)
         self._topics.enter(client)
+        if changed and client.connections > 1:
+            self._end_others(client, connection)
         self._signed_on(connection, client)
+
+    def _end_others(self, client: Client, connection: Receiver) -> None:
+        """Close the other connections of a client, which signed on with other rights."""
+        # Subscriptions and notifications belong to the client, not to a connection: with rights of
+        # their own, a connection with few of them would receive what another one subscribed to.
+        for each in tuple(self._connections.values()):
+            if each.client is client and each is not connection:
+                each.end("replaced")
+
+    def _expiry(self, row: ClientRow, credential: bytes) -> int | None:
+        """Return when a credential expires (0: never); None when it is not valid for a client."""
+        now_ms = self._topics.now_ms()
+        if not is_signed_credential(credential):
+            return expiry_of(row, credential, now_ms)
+        signed = Credential.decode(credential)
+        valid = self.issuers.accepts(signed, now_ms) and self.issuers.allows_account(
+            signed.issuer, row.token
+        )
+        return signed.expires_ms if valid else None
 
     def _still_valid(self, connection: Receiver, row: ClientRow | None) -> bool:
         """Note when the token of a connection expires; return False when it is not valid now."""
-        now_ms = self._topics.now_ms()
-        expiry = None if row is None else expiry_of(row, connection.credential, now_ms)
+        expiry = None if row is None else self._expiry(row, connection.credential)
         if expiry is None:
             return False
         connection.credential_expires_ms = expiry
@@ -190,6 +259,16 @@ class Authority:
         self._sign_on(connection, client)
         return client
 
+    def prepare_reload(self, settings: AuthSettings) -> Callable[[], None]:
+        """Read the keys of issuers; return the function that applies the settings. ConfigError."""
+        apply_issuers = self.issuers.prepare(settings)
+
+        def apply() -> None:
+            apply_issuers()
+            self._signed_clients.max_clients = settings.signed_clients
+
+        return apply
+
     def set_rights(self, entries: Sequence[ClientRights]) -> None:
         """Replace the rights of all clients; subscriptions that are not allowed any more end."""
         self._rights = RightsTable(entries, self._clock)
@@ -198,11 +277,11 @@ class Authority:
             if connection.client is not None:  # anonymous clients are known by their connection
                 clients[connection.client] = None
         for client in clients:
-            client.rights = self._rights.of(client.id, client.rights)
+            client.rights = self._rights.of(client.id, client.rights, _claimed(client))
             if ended := self._topics.revoke(client):
                 self._log_ended(client, ended)
 
-    def _claimed(self, client: Client) -> None:
+    def _end_forbidden(self, client: Client) -> None:
         """End subscriptions that a client has no right to, when it is in memory."""
         if client.loaded and (ended := self._topics.revoke(client)):
             self._log_ended(client, ended)
@@ -246,6 +325,11 @@ class Authority:
         self._failures[address] = (count + 1, now)
         if len(self._failures) > _ADDRESSES:
             self._failures.popitem(last=False)
+
+
+def _claimed(client: Client) -> ClientRights | None:
+    """Return what the token of a client allows at most; None if it does not say."""
+    return None if client.rights is None else client.rights.claimed
 
 
 # -- key files -----------------------------------------------------------------------------------

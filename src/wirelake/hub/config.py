@@ -7,8 +7,8 @@ Each limit has the reason for its default; limits of a protocol are in its packa
 bound what would stop the hub or overflow; `Config` checks them, so that a configuration made in
 Python is as safe as a file.
 
-The file is read once: changed limits, rights and certificates are applied on SIGHUP (`Hub.reload`),
-other changes need a restart.
+The file is read once: changed limits, rights, issuers and certificates are applied on SIGHUP
+(`Hub.reload`), other changes need a restart.
 """
 
 from __future__ import annotations
@@ -24,20 +24,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
 from wirelake.protocols import registry
-from wirelake.protocols.binding import TLS_EXAMPLE, ListenerSettings, Table, TlsSettings
+from wirelake.protocols.binding import (
+    TLS_EXAMPLE,
+    ListenerSettings,
+    Table,
+    TlsSettings,
+    is_loopback,
+)
 from wirelake.protocols.hub_calls import ADMIN_PORT, is_client_topic
 from wirelake.wire.errors import invalid, unknown
 
 __all__ = [
     "ActiveLimits",
     "AdminSettings",
+    "AuthSettings",
     "ClientRights",
     "Config",
     "ConfigError",
+    "Issuer",
     "Limits",
     "RecordSettings",
     "RightsSettings",
@@ -195,6 +204,90 @@ class RightsSettings(Table, frozen=True, kw_only=True):
     may do everything but offer services."""
 
 
+SignatureAlgorithm: TypeAlias = Literal[
+    "EdDSA", "ES256", "ES384", "ES512", "PS256", "PS384", "PS512",
+    "RS256", "RS384", "RS512", "HS256", "HS384", "HS512",
+]  # fmt: skip
+"""An algorithm of signed tokens. There is no `none`."""
+
+
+class Issuer(Table, frozen=True, kw_only=True):
+    """Who signs tokens (JWT), and how they are checked."""
+
+    issuer: str
+    """The claim `iss` of its tokens; each issuer once."""
+    audience: str
+    """What the claim `aud` must contain: tokens for other services are refused."""
+    keys: str = ""
+    """Public keys: a file in PEM, a file with a JWKS, or the https:// address of a JWKS."""
+    secret: str = ""
+    """In place of `keys`: a file with the secret of HS256, HS384 or HS512, which must be random."""
+    algorithms: tuple[SignatureAlgorithm, ...] = ("EdDSA", "ES256", "RS256")
+    """Accepted algorithms: with `keys` all but HS256, HS384 and HS512, with `secret` only these."""
+    ca: str = ""
+    """A file with the authorities of that address, PEM; empty: those of the system."""
+    refresh_s: Annotated[float, msgspec.Meta(ge=60, le=_MAX_SECONDS)] = 3_600.0
+    """How often the address is read."""
+    retry_s: Annotated[float, msgspec.Meta(ge=1, le=_MAX_SECONDS)] = 60.0
+    """How soon it may be read again: after a failure, or for a token with an unknown key."""
+    leeway_s: Annotated[float, msgspec.Meta(ge=0, le=300)] = 10.0
+    """How much the clocks may differ; a token is accepted that much longer."""
+    id_claim: str = "sub"
+    """The claim with the id of the client."""
+    rights_claim: str = "wirelake"
+    """The claim with rights: a token can only restrict those of `[[rights.clients]]`."""
+    role_claim: str = ""
+    """The claim with a role for the HTTP API; empty: tokens of this issuer are refused there."""
+    store_clients: bool = False
+    """Whether they are also accepted for clients of `wirelake client add`."""
+
+    def check(self, key: str) -> None:
+        """Raise ConfigError for settings that are incomplete or unsafe."""
+        for name in ("issuer", "audience", "id_claim", "rights_claim"):
+            if not getattr(self, name):
+                raise ConfigError(f"{key}.{name}: expected text that is not empty")
+        if bool(self.keys) == bool(self.secret):
+            raise ConfigError(f"{key}: expected either keys or secret")
+        if not self.algorithms:
+            raise ConfigError(f"{key}.algorithms: expected one at least")
+        # A public key must never be accepted as the secret of an HMAC: everybody has it.
+        wrong = [each for each in self.algorithms if each.startswith("HS") is not bool(self.secret)]
+        if wrong:
+            given, other = ("secret", "keys") if self.secret else ("keys", "secret")
+            raise ConfigError(f"{key}.algorithms: {wrong[0]} needs {other}, not {given}")
+        if "://" in self.keys:
+            self._check_address(f"{key}.keys")
+
+    def _check_address(self, key: str) -> None:
+        expected = "an https:// address, or http:// on a loopback address, without a password"
+        try:
+            address = urlsplit(self.keys)
+            host, _ = address.hostname, address.port
+        except ValueError:
+            raise ConfigError(f"{key}: invalid address; expected {expected}") from None
+        safe = address.scheme == "https" or (
+            address.scheme == "http" and host is not None and is_loopback(host)
+        )
+        printable = self.keys.isascii() and self.keys.isprintable() and " " not in self.keys
+        if not safe or not host or "@" in address.netloc or address.fragment or not printable:
+            # Without the address: it may contain a password.
+            raise ConfigError(f"{key}: invalid address; expected {expected}")
+
+
+class AuthSettings(Table, frozen=True, kw_only=True):
+    """Sign-on with tokens that others sign. Tokens of `wirelake client add` need no settings."""
+
+    examples: ClassVar[Mapping[str, str]] = {
+        "issuers": '[{ issuer = "https://id.example.com", audience = "wirelake", '
+        'keys = "https://id.example.com/jwks.json" }]'
+    }
+
+    issuers: tuple[Issuer, ...] = ()
+    """Issuers whose signed tokens (JWT) are accepted."""
+    signed_clients: CountOrNone = 100_000
+    """Clients that signed tokens may add to the store, each at its first sign-on."""
+
+
 class Limits(Table, frozen=True, kw_only=True):
     """Limits per hub, address, connection and client."""
 
@@ -319,6 +412,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The database."""
     record: RecordSettings = RecordSettings()
     """Recording."""
+    auth: AuthSettings = AuthSettings()
+    """Issuers of signed tokens."""
     rights: RightsSettings = RightsSettings()
     """Rights of clients."""
     limits: Limits = Limits()
@@ -357,6 +452,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 )
         for number, rights in enumerate(self.rights.clients):
             rights.check(f"rights.clients[{number}]")
+        names = [each.issuer for each in self.auth.issuers]
+        for number, issuer in enumerate(self.auth.issuers):
+            issuer.check(f"auth.issuers[{number}]")
+            if issuer.issuer in names[:number]:
+                raise ConfigError(f"auth.issuers[{number}].issuer: this issuer is already listed")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -388,7 +488,7 @@ _OWN_TABLES: Final = {
     if field.name not in ("listeners", "protocol_tables")
 }
 """Tables of the file that belong to the hub itself."""
-_RELOADED: Final = frozenset({"limits", "rights", "admin.hosts"})
+_RELOADED: Final = frozenset({"limits", "auth", "rights", "admin.hosts"})
 """Tables and keys that a reload applies."""
 
 
@@ -620,7 +720,8 @@ _HEAD: Final = """\
 Configuration of a Wirelake hub: wirelake hub --config FILE --data DIR
 
 All keys with their meanings and defaults. Remove the # to change one. Unknown keys are refused.
-Limits, rights of clients and certificates are reloaded on SIGHUP; other changes need a restart.
+Limits, rights of clients, issuers and certificates are reloaded on SIGHUP; other changes need a
+restart.
 """
 
 

@@ -108,6 +108,7 @@ class Hub:
             raise
         await self._load()
         try:
+            self.authority.prepare_reload(self.config.auth)()
             self.authority.set_rights(self.config.rights.clients)
             self._start_observers()
             self.context.deadlines.add(self.authority)
@@ -238,12 +239,13 @@ class Hub:
             await asyncio.sleep(0)  # transports report that they are closed
         # The store before the tap: its last batch may confirm publishes, which are recorded.
         self.context.deadlines.stop()
+        await self.authority.issuers.stop()
         await self.store.close()
         await self.topics.stop()
         self.tap.stop()
 
     async def reload(self, config: Config, *servers: Reloadable) -> None:
-        """Apply limits, certificates, clients and their rights: all of them, or nothing.
+        """Apply limits, certificates, issuers, clients and their rights: all of them, or nothing.
 
         `servers` are reloaded with the hub. ConfigError when a certificate cannot be used, HubError
         when the store cannot be read. Other settings stay until a restart; the log names those that
@@ -253,6 +255,7 @@ class Hub:
         ignored = restart_keys(self.config, config)
         config = with_reloaded(self.config, config)
         changes = [server.prepare_reload(config) for server in (*self.listeners.values(), *servers)]
+        changes.append(self.authority.prepare_reload(config.auth))
         clients = await self.store.clients_with(self.authority.signed_on())
         # The parts share one ActiveLimits, so limits need not be passed on.
         self.config = self.context.config = config

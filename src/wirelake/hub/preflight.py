@@ -1,4 +1,5 @@
-"""Checks before a hub starts: its addresses can be used, its certificates load.
+"""Checks before a hub starts: its addresses can be used, its certificates and keys of
+issuers load.
 
 A hub opens its listeners last, when the store is open and the keys are made. What would stop it
 there is found here first, while there is nothing to undo: a start that fails leaves no files
@@ -11,14 +12,17 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 from wirelake.protocols.binding import ListenerSettings, TlsSettings
 
+from .auth import read_secret
 from .config import AdminSettings, Config, ConfigError
 from .net.listener import tls_context
+from .signed_tokens import Issuers
 
 __all__ = ["check_start"]
 
@@ -37,6 +41,7 @@ def check_start(config: Config, data: Path) -> None:
         raise ConfigError(
             f"every listener is disabled; expected enabled = true for one of {', '.join(tables)}"
         )
+    Issuers(read_secret, time.monotonic).prepare(config.auth)
     ports: dict[int, str] = {}
     with ExitStack() as sockets:
         for name, settings in enabled.items():

@@ -5,6 +5,9 @@ they may publish to, which services they may call and offer, and how often.
 first one whose `ids` match the client applies. A client that no entry matches may do everything but
 offer services: `Client.rights` is None, and a check costs one comparison.
 
+A signed token (`signed_tokens`) may have rights as well. They can only restrict those of the
+configuration: both have to allow what a client does, and the lower of two rates applies.
+
 A pattern is a text in which `*` stands for any characters but `/`, and `**` for any characters.
 
 Every call of a service goes through `Service` (`rpc.services`), every publish of a client through
@@ -98,10 +101,10 @@ class _Pattern:
 class Rate:
     """A token bucket: a number per second on average, with bursts of twice that."""
 
-    __slots__ = ("_at", "_clock", "_credit", "_most", "_per_s")
+    __slots__ = ("_at", "_clock", "_credit", "_most", "per_s")
 
     def __init__(self, per_s: float, clock: Callable[[], float]):
-        self._per_s = per_s
+        self.per_s = per_s
         self._most = max(1.0, 2 * per_s)
         self._clock = clock
         self._at = clock()
@@ -110,7 +113,7 @@ class Rate:
     def take(self) -> bool:
         """Take one; return False when the rate is exceeded."""
         now = self._clock()
-        self._credit = min(self._credit + (now - self._at) * self._per_s, self._most)
+        self._credit = min(self._credit + (now - self._at) * self.per_s, self._most)
         self._at = now
         if self._credit < 1:
             return False
@@ -134,24 +137,39 @@ class _Group:
 
 
 class Rights:
-    """The rights of one client."""
+    """The rights of one client: those of the configuration, and within them those of its token."""
 
-    __slots__ = ("_calls", "_group", "_publishes")
+    __slots__ = ("_calls", "_groups", "_publishes", "claimed")
 
-    def __init__(self, group: _Group, clock: Callable[[], float]):
-        entry = group.entry
-        self._group = group
-        self._calls = Rate(entry.calls_per_s, clock) if entry.calls_per_s else None
-        self._publishes = Rate(entry.publishes_per_s, clock) if entry.publishes_per_s else None
+    def __init__(
+        self,
+        groups: Sequence[_Group],
+        clock: Callable[[], float],
+        claimed: ClientRights | None = None,
+        before: Rights | None = None,
+    ):
+        self._groups = tuple(groups)
+        self.claimed = claimed
+        """What its token allows at most; None: the token does not say."""
+        # A rate that stays the same goes on: other rights must not give a new burst.
+        entries = [each.entry for each in groups]
+        calls, publishes = (None, None) if before is None else (before._calls, before._publishes)
+        self._calls: Rate | None = _rate([each.calls_per_s for each in entries], clock, calls)
+        self._publishes: Rate | None = _rate(
+            [each.publishes_per_s for each in entries], clock, publishes
+        )
 
-    def belongs_to(self, group: _Group) -> bool:
-        """Return whether these are rights of this entry, whatever file it was read from."""
-        return self._group.entry == group.entry
+    def belongs_to(self, groups: Sequence[_Group], claimed: ClientRights | None) -> bool:
+        """Return whether these are rights of these entries, whatever file they were read from."""
+        return self.claimed == claimed and [each.entry for each in self._groups] == [
+            each.entry for each in groups
+        ]
 
     def call(self, target: str) -> HubError | None:
         """Count a call of `service/op`; return the error when it is refused."""
-        if not self._group.call.match(target):
-            return HubError("forbidden", f"no right to call {target[:_SHOWN]!r}")
+        for group in self._groups:
+            if not group.call.match(target):
+                return HubError("forbidden", f"no right to call {target[:_SHOWN]!r}")
         return self.change()
 
     def may_call(self, target: str) -> bool:
@@ -165,29 +183,37 @@ class Rights:
     def change(self) -> HubError | None:
         """Count a change of subscriptions, which is a call without a name."""
         if self._calls is not None and not self._calls.take():
-            return HubError("too_busy", f"more than {self._group.entry.calls_per_s:g} calls/s")
+            return HubError("too_busy", f"more than {self._calls.per_s:g} calls/s")
         return None
 
     def publish(self, topic: str | None, client: str | None) -> HubError | None:
         """Count a publish to a topic or a client; return the error when it is refused."""
-        if topic is not None and not self._group.publish.match(topic):
-            return HubError("forbidden", f"no right to publish to {topic[:_SHOWN]!r}")
-        if client is not None and not self._group.publish_to.match(client):
-            return HubError("forbidden", f"no right to publish to client {client[:_SHOWN]!r}")
+        for group in self._groups:
+            if topic is not None and not group.publish.match(topic):
+                return HubError("forbidden", f"no right to publish to {topic[:_SHOWN]!r}")
+            if client is not None and not group.publish_to.match(client):
+                return HubError("forbidden", f"no right to publish to client {client[:_SHOWN]!r}")
         if self._publishes is not None and not self._publishes.take():
-            most = self._group.entry.publishes_per_s
-            return HubError("too_busy", f"more than {most:g} publishes/s")
+            return HubError("too_busy", f"more than {self._publishes.per_s:g} publishes/s")
         return None
 
     def subscribes(self, topic: str) -> bool:
         """Return whether the client may subscribe to a topic."""
-        return self._group.subscribe.match(topic)
+        return all(group.subscribe.match(topic) for group in self._groups)
 
     def check_subscribe(self, topics: Sequence[str]) -> None:
         """Raise HubError unless the client may subscribe to all of these topics."""
         for topic in topics:
             if not self.subscribes(topic):
                 raise HubError("forbidden", f"no right to subscribe to {topic[:_SHOWN]!r}")
+
+
+def _rate(per_s: Sequence[float], clock: Callable[[], float], before: Rate | None) -> Rate | None:
+    """Return the lowest of several rates, or the one before if it is the same; 0 is no rate."""
+    lowest = min(filter(None, per_s), default=0.0)
+    if before is not None and before.per_s == lowest:
+        return before
+    return Rate(lowest, clock) if lowest else None
 
 
 class RightsTable:
@@ -197,14 +223,20 @@ class RightsTable:
         self._groups = [_Group(each) for each in entries]
         self._clock = clock
 
-    def of(self, client_id: str, current: Rights | None = None) -> Rights | None:
+    def of(
+        self, client_id: str, current: Rights | None = None, claimed: ClientRights | None = None
+    ) -> Rights | None:
         """Return the rights of a client; None when it may do everything.
 
         `current` are its rights until now: they stay if their entry has not changed, so that a
-        reload or another sign-on gives no new burst.
+        reload or another sign-on gives no new burst. `claimed` is what its token allows at most.
         """
-        for group in self._groups:
-            if group.ids.match(client_id):
-                keep = current is not None and current.belongs_to(group)
-                return current if keep else Rights(group, self._clock)
-        return None
+        configured = next((each for each in self._groups if each.ids.match(client_id)), None)
+        groups = [] if configured is None else [configured]
+        if claimed is not None:
+            groups.append(_Group(claimed))
+        if not groups:
+            return None
+        if current is not None and current.belongs_to(groups, claimed):
+            return current
+        return Rights(groups, self._clock, claimed, current)

@@ -35,6 +35,7 @@ from .opening import open_database, shown
 __all__ = [
     "add_client",
     "add_user",
+    "check_id",
     "expiry_of",
     "list_clients",
     "list_users",
@@ -126,7 +127,7 @@ def list_users(target: str | Path) -> list[UserRow]:
 def _add(
     target: str | Path, kind: AccountKind, id: str, token: str, lifetime_s: float, role: str = ""  # noqa: A002
 ) -> str:  # fmt: skip
-    _check(kind, id, MAX_CLIENT_ID_BYTES)
+    check_id(kind, id)
     now_ms = _now_ms()
     result = _write(
         target,
@@ -177,7 +178,9 @@ def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _check(kind: AccountKind, id: str, max_bytes: int) -> None:  # noqa: A002
+def check_id(kind: AccountKind, id: str) -> None:  # noqa: A002
+    """Raise StoreError for an id that no account may have."""
+    max_bytes = MAX_CLIENT_ID_BYTES
     try:
         size = len(id.encode())
     except UnicodeEncodeError:

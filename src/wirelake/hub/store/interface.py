@@ -82,7 +82,8 @@ class ClientRow(NamedTuple):
     """Never reused, even when the client is removed and its id is added again."""
     id: str
     token: bytes
-    """The SHA-256 of its token; empty for a connection without sign-on."""
+    """The SHA-256 of its token; longer for a client that an issuer's tokens added
+    (`signed_tokens`); empty for a connection without sign-on."""
     created_ms: int
     expires_ms: int = 0
     """When the token expires; 0: never."""
@@ -520,6 +521,9 @@ class Database(Protocol):
 
     def temporary(self) -> list[str]:
         """Return the ids of clients that `Subscribe` has added, and that no hub has any more."""
+
+    def marked_clients(self) -> int:
+        """Return the number of clients that have the mark of an issuer in place of a hash."""
 
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""

@@ -544,6 +544,10 @@ class PostgresDatabase:
         rows = self._read(_TEMPORARY)
         return [id_ for (id_,) in rows]
 
+    def marked_clients(self) -> int:
+        """Return the number of clients that have the mark of an issuer in place of a hash."""
+        return int(self._one("SELECT count(*) FROM clients WHERE length(token) > 32")[0])
+
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""
         query = f"SELECT {_columns(ClientRow)} FROM clients WHERE id = ANY(%s)"

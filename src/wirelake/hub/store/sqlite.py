@@ -187,6 +187,10 @@ class _Reads:
         """Return the ids of clients that were added by `Subscribe`."""
         return [id_ for (id_,) in self._read("SELECT id FROM clients WHERE token = x''")]
 
+    def marked_clients(self) -> int:
+        """Return the number of clients that have the mark of an issuer in place of a hash."""
+        return int(self._one("SELECT count(*) FROM clients WHERE length(token) > 32")[0])
+
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""
         rows = self._select_in(f"SELECT {_columns(ClientRow)} FROM clients WHERE id IN ", ids)

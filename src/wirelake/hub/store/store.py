@@ -189,6 +189,10 @@ class Store:
         """Return the ids of clients that `Subscribe` has added, and that no hub has any more."""
         return await self._read(lambda database: database.temporary())
 
+    async def marked_clients(self) -> int:
+        """Return the number of clients that were added by tokens of issuers."""
+        return await self._read(lambda database: database.marked_clients())
+
     async def clients_with(self, ids: Iterable[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""
         return await self._read(lambda database: database.clients_with(tuple(ids)))
