@@ -278,8 +278,7 @@ class AuthSettings(Table, frozen=True, kw_only=True):
     """Sign-on with tokens that others sign. Tokens of `wirelake client add` need no settings."""
 
     examples: ClassVar[Mapping[str, str]] = {
-        "issuers": '[{ issuer = "https://id.example.com", audience = "wirelake", '
-        'keys = "https://id.example.com/jwks.json" }]'
+        "issuers": '[{ issuer = "https://id.example.com", audience = "wirelake", keys = "id.pub" }]'
     }
 
     issuers: tuple[Issuer, ...] = ()

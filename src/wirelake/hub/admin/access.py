@@ -1,8 +1,9 @@
 """Access to the HTTP interface: tokens with roles, delays after wrong tokens, the Host header.
 
 The administrator's token (`admin.token`) has the role `operator`; other tokens belong to users of
-the store (`wirelake user add`). On a loopback address, endpoints of the role `metrics` need no
-token; on any other address every endpoint needs one.
+the store (`wirelake user add`), or are signed by an issuer that may give roles (`role_claim`). On a
+loopback address, endpoints of the role `metrics` need no token; on any other address every endpoint
+needs one.
 
 A browser on the hub's machine can be made to send requests to the loopback address under a name of
 an attacker's domain (DNS rebinding). Such a request has that name as its Host, so on a loopback
@@ -28,6 +29,7 @@ from wirelake.protocols.binding import is_loopback
 from ..errors import HubError
 from ..net.acceptor import charged_address
 from ..roles import Role
+from ..signed_tokens import Credential, is_signed_credential, looks_signed
 from ..store.accounts import expiry_of, token_hash
 from .http import error_response
 
@@ -53,8 +55,8 @@ class Grant(NamedTuple):
     user: str
     """Its user; empty for the administrator's."""
     role: Role
-    token: bytes
-    """Its hash."""
+    credential: bytes
+    """Its hash; of a signed token what it proves."""
 
 
 class Access:
@@ -91,7 +93,7 @@ class Access:
         # As for clients, the delay of an address comes before the check of the token.
         address = "" if request.client is None else charged_address(request.client.host)
         await self._delay(address)
-        grant = await self._find(token_hash(token.strip()))
+        grant = await self._find_token(token.strip())
         authority = self._hub.authority
         if grant is None:
             self._hub.counters.auth_failures[_COUNTED_AS] += 1
@@ -117,6 +119,20 @@ class Access:
             if not delayed[address]:
                 del delayed[address]
 
+    async def _find_token(self, token: str) -> Grant | None:
+        if not looks_signed(token):
+            return await self._find(token_hash(token))
+        proof = await self._hub.authority.verify_signed(token, None)
+        return None if proof is None else self._find_signed(Credential.of(proof), proof.client_id)
+
+    def _find_signed(self, signed: Credential, user: str) -> Grant | None:
+        if not self._hub.authority.issuers.accepts(signed, self._hub.topics.now_ms()):
+            return None
+        try:  # without a role claim it is a token for clients
+            return Grant(user, Role.of(signed.role), signed.encoded())
+        except ValueError:
+            return None
+
     async def _find(self, token: bytes) -> Grant | None:
         if hmac.compare_digest(token, self._admin):
             return Grant("", Role.OPERATOR, token)
@@ -132,7 +148,10 @@ class Access:
     async def _still_granted(self, grant: Grant, role: Role) -> bool:
         """Return whether a token that was accepted earlier still is; for endless responses."""
         try:
-            found = await self._find(grant.token)
+            if is_signed_credential(grant.credential):
+                found = self._find_signed(Credential.decode(grant.credential), grant.user)
+            else:
+                found = await self._find(grant.credential)
         except HubError:  # the store cannot be read
             return False
         return found is not None and found.role >= role

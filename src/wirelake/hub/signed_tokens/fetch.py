@@ -34,7 +34,9 @@ async def fetch(url: str, tls: ssl.SSLContext | None) -> bytes:
             return await _fetch(url, tls)
     except TimeoutError:
         raise FetchError(f"no complete answer within {FETCH_S:.0f} s") from None
-    except (OSError, UnicodeError, h11.ProtocolError) as error:
+    except h11.ProtocolError as error:  # whose text may be a header of 30 KB
+        raise FetchError("the answer is not valid HTTP, or incomplete") from error
+    except (OSError, UnicodeError) as error:
         raise FetchError(str(error) or type(error).__name__) from error
 
 

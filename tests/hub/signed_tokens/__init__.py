@@ -1,0 +1,1 @@
+"""Tests of tokens that others sign."""
