@@ -1,6 +1,7 @@
 """No output of any command contains a token with which a client of a captured session signed on.
 
-One hub records a client of every registered protocol, one behind a gateway, and one whose sign-on
+One hub records clients of every registered protocol, with a token of the store and with a signed
+one, a client behind a gateway, and one whose sign-on
 comes in sequence parts, while `/v1/tail` is read. Then everything that shows traffic is searched,
 byte by byte, for each token, also in hexadecimal and base64.
 """
@@ -23,6 +24,7 @@ from tests.hub.admin.admin_client import AdminClient, admin_client, tailing
 from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import gateway, links_up, port_of
 from tests.hub.running import Running, running, until
+from tests.hub.signed_tokens.issuing import Signer
 from tests.lake.local_engine import run_here
 
 from wirelake.capture.format.items import Packet, Segment
@@ -64,9 +66,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "comet": {"allow_plaintext": True},
 }
 """Options of a client of each protocol that clients can dial."""
+SIGNED = {f"signed-{protocol}": protocol for protocol in OPTIONS}
+"""Clients whose tokens an issuer has signed."""
 TUNNEL, PARTS = "relay", "parts"
 """The client behind a gateway, and the one whose sign-on comes in parts."""
-CLIENTS = (*OPTIONS, TUNNEL, PARTS)
+STORED = (*OPTIONS, TUNNEL, PARTS)
+CLIENTS = (*STORED, *SIGNED)
 NO_TRAFFIC = {
     *("protocols", "encode", "conform", "dissector", "hub", "top", "client", "call", "publish"),
     *("subscribe", "ping", "doctor", "simulate", "demo", "completion", "context", "user"),
@@ -82,6 +87,8 @@ class Recorded(NamedTuple):
     file: Path
     ports: dict[int, str]
     tokens: dict[str, str]
+    issuer: dict[str, Any]
+    """Who signed some of them."""
     live: str
     """Events of `/v1/tail` and live tables, as JSON and as `wirelake tail` prints them."""
 
@@ -126,9 +133,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 async def _record(folder: Path) -> Recorded:
     captures = folder / "captures"
+    signer = Signer(folder)
     async with (
         running(
-            clients=CLIENTS,
+            clients=STORED,
+            auth={"issuers": [signer.settings]},
             data=folder / "hub",
             record={"folder": str(captures), "keys": True, "tables": True},
             relay={"auth": "token"},
@@ -138,19 +147,21 @@ async def _record(folder: Path) -> Recorded:
         admin_client(it.hub) as admin,
     ):
         await until(lambda: links_up(gate) == 1)
+        it.tokens.update({name: signer.token(name, exp=2**32) for name in SIGNED})
         live = await _sign_on_all(it, gate, admin)
         ports = {it.address(name)[1]: name for name in it.hub.listeners if name != "admin"}
         tokens = dict(it.tokens)
     (file,) = captures.glob("*.pcapng")
-    return Recorded(folder, file, ports, tokens, live)
+    return Recorded(folder, file, ports, tokens, signer.settings, live)
 
 
 async def _sign_on_all(it: Running, gate: Running, admin: AdminClient) -> str:
     async with tailing(admin, "?bytes=1") as events:
-        for protocol, options in OPTIONS.items():
+        for name in (*OPTIONS, *SIGNED):
+            protocol = SIGNED.get(name, name)
             host, port = it.address(protocol)
-            url = f"{protocol}://{host}:{port}"
-            async with connect(url, id=protocol, token=it.tokens[protocol], **options) as client:
+            url, options = f"{protocol}://{host}:{port}", OPTIONS[protocol]
+            async with connect(url, id=name, token=it.tokens[name], **options) as client:
                 await client.subscribe("@news")
         async with tny_client(gate.address("tny")) as user:
             arguments = {"id": TUNNEL, "token": it.tokens[TUNNEL]}
@@ -202,7 +213,7 @@ def payloads(file: Path) -> Iterator[tuple[int, str, bytes]]:
 
 def test_the_session_has_every_token(recorded: Recorded) -> None:
     # Otherwise the tests below could not fail. magline's is encrypted on the wire.
-    assert recorded.leaks(recorded.file.read_bytes()) == {*CLIENTS} - {"magline"}
+    assert recorded.leaks(recorded.file.read_bytes()) == {*CLIENTS} - {"magline", "signed-magline"}
     assert {*recorded.ports.values()} >= {*registry.names()} - {"parcel", "weather"}
     options = ReadOptions(ports=recorded.ports, reveal=True)
     shown = [batch.to_pylist() for batch in read_batches([recorded.file], options)]
@@ -290,7 +301,8 @@ def test_a_redacted_copy_signs_nobody_on(recorded: Recorded, run: Run, tmp_path:
         name: asyncio.run(_replay(recorded, file, tmp_path / name))
         for name, file in (("original", recorded.file), ("copy", copy))
     }
-    assert replayed["original"] == {"esnp", "tny", "comet", PARTS}
+    signed = {name for name, protocol in SIGNED.items() if protocol != "magline"}
+    assert replayed["original"] == {"esnp", "tny", "comet", PARTS, *signed}
     assert replayed["copy"] == set()
 
 
@@ -302,7 +314,7 @@ async def _replay(recorded: Recorded, file: Path, data: Path) -> set[str]:
     for port, direction, payload in payloads(file):
         if direction == "c2s" and recorded.ports[port] in ("esnp", "tny", "comet"):
             by_protocol.setdefault(recorded.ports[port], []).append(payload)
-    async with running(data=data) as it:
+    async with running(data=data, auth={"issuers": [recorded.issuer]}) as it:
         for protocol, frames in by_protocol.items():
             # Each packet on a connection of its own, then all parts of the sign-on in parts.
             for sent in (*([frame] for frame in frames), frames[-2:]):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import http.client
 import logging
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.hub.admin.admin_client import AdminClient, admin_client, tailing
 from tests.hub.running import Running, running
+from tests.hub.signed_tokens.issuing import Signer
 
 from wirelake.hub.admin import access, admin_token, live
 from wirelake.hub.admin.access import host_allowed
@@ -18,6 +20,7 @@ from wirelake.hub.admin.endpoints import ENDPOINTS
 from wirelake.hub.config import AdminSettings, make_config
 from wirelake.hub.errors import HubError
 from wirelake.hub.roles import Role
+from wirelake.hub.signed_tokens import Credential
 from wirelake.hub.store import add_user, remove_user, rotate_user
 
 ADDRESS = "admin 127.0.0.1"
@@ -60,6 +63,60 @@ def test_roles_have_names() -> None:
     assert all(Role.of(each.label) is each and each.meaning for each in Role)
     with pytest.raises(ValueError, match="unknown role 'boss'; expected one of metrics"):
         Role.of("boss")
+
+
+def test_signed_tokens_with_roles(tmp_path: Path) -> None:
+    asyncio.run(_signed(tmp_path))
+
+
+async def _signed(folder: Path) -> None:
+    signer = Signer(folder)
+    issuer = {**signer.settings, "role_claim": "role"}
+    async with (
+        running(listeners=["comet"], auth={"issuers": [issuer]}) as it,
+        admin_client(it.hub) as admin,
+    ):
+
+        async def status(path: str = "/connz", **claims: Any) -> int:
+            it.hub.authority.forget_failures(ADDRESS)
+            return (await admin.get(path, token=signer.token("anna", **claims))).status
+
+        assert await status(role="viewer") == 200
+        assert await status(role="viewer", sub=None) == 200
+        assert await status("/v1/dead", role="viewer") == 403
+        for claims in ({}, {"role": "boss"}, {"role": 4}, {"role": "viewer", "exp": 1}):
+            assert await status(**claims) == 401
+        assert it.hub.counters.auth_failures == {"admin": 4}
+        grant = access.Access(it.hub, "")._find_signed(
+            Credential(signer.iss, b"", 1 << 62, None, "viewer"), "anna"
+        )
+        assert grant is None  # of a key that is not known
+    async with (
+        running(listeners=["comet"], auth={"issuers": [signer.settings]}) as it,
+        admin_client(it.hub) as admin,
+    ):
+        token = signer.token("anna", role="operator")
+        assert (await admin.get("/connz", token=token)).status == 401
+
+
+def test_a_stream_ends_with_its_signed_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "_KEEPALIVE_S", 0.02)
+    asyncio.run(_signed_stream(tmp_path))
+
+
+async def _signed_stream(folder: Path) -> None:
+    signer = Signer(folder)
+    issuer = {**signer.settings, "role_claim": "role"}
+    async with (
+        running(listeners=["comet"], auth={"issuers": [issuer]}) as it,
+        admin_client(it.hub) as admin,
+    ):
+        admin.token = signer.token(None, role="analyst")
+        async with tailing(admin) as events:
+            it.hub.topics._clock = lambda: time.time() + 71
+            await events.rest()
 
 
 def test_tokens_of_users_expire_are_rotated_and_removed() -> None:

@@ -55,7 +55,7 @@ Examples:
 
 _Kind = Literal["client", "user"]
 _COLUMNS: Final[dict[_Kind, tuple[str, ...]]] = {
-    "client": ("id", "created_ms", "expires_ms", "old_expires_ms"),
+    "client": ("id", "issued", "created_ms", "expires_ms", "old_expires_ms"),
     "user": ("id", "role", "created_ms", "expires_ms", "old_expires_ms"),
 }
 """The keys of `list --json`."""
@@ -251,7 +251,8 @@ def _add_common_commands(group: click.Group, kind: _Kind) -> None:
         target = _database(data, config_file, store)
         for each in list_clients(target) if kind == "client" else list_users(target):
             row = {name: getattr(each, name) for name in _COLUMNS[kind]}
-            cells = (each.id, row.get("role"), _expiry(each.expires_ms))
+            issued = "tokens of an issuer" if row.get("issued") else None
+            cells = (each.id, row.get("role"), issued, _expiry(each.expires_ms))
             click.echo(json_line(row) if as_json else "  ".join(filter(None, cells)))
 
 

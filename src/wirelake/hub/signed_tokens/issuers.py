@@ -19,6 +19,7 @@ from wirelake.wire.errors import missing_dependency
 
 from ..config import AuthSettings, ClientRights, ConfigError, Issuer
 from ..eager import Background
+from ..store.interface import TOKEN_HASH_BYTES
 from .claims import Proof, check_claims
 from .errors import RefusedTokenError
 from .parsing import ParsedToken, parse_token
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Credential", "Issuers", "account_token", "is_signed_credential", "looks_signed"]
 
-_HASH_BYTES: Final = 32
-"""Size of the hash of a token of the store: what is longer cannot be equal to one."""
 _TYPES: Final = ("jwt", "at+jwt")
 """Accepted types of tokens (`typ`), in lower case. Others, such as those of logouts, are signed
 with the same keys and mean something else (RFC 8725 section 3.11)."""
@@ -69,7 +68,7 @@ _CREDENTIAL_MARK: Final = b"signed token "
 
 def is_signed_credential(credential: bytes) -> bool:
     """Return whether this is a `Credential`, and not the hash of a token of the store."""
-    return len(credential) > _HASH_BYTES
+    return len(credential) > TOKEN_HASH_BYTES
 
 
 def looks_signed(token: str) -> bool:
@@ -165,7 +164,7 @@ class Issuers:
         if found is None:
             return False
         return account == account_token(issuer) or (
-            found[0].store_clients and len(account) == _HASH_BYTES
+            found[0].store_clients and len(account) == TOKEN_HASH_BYTES
         )
 
     def report(self, error: RefusedTokenError) -> None:

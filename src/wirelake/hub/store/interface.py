@@ -8,7 +8,7 @@ a database of another kind executes the same ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Generic, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from ..config import ConfigError
 from ..errors import HubError
 
 __all__ = [
+    "TOKEN_HASH_BYTES",
     "AccountKind",
     "AddAccount",
     "AddDeadLetters",
@@ -61,6 +62,8 @@ __all__ = [
     "UserRow",
 ]
 
+TOKEN_HASH_BYTES: Final = 32
+"""Size of the hash of a token."""
 Result_co = TypeVar("Result_co", covariant=True)
 Done: TypeAlias = Callable[[Any], None]
 """Called on the loop with the result of an operation when it is on disk, or with a HubError."""
@@ -91,6 +94,11 @@ class ClientRow(NamedTuple):
     """The hash of the token before the last rotation, while both are valid."""
     old_expires_ms: int = 0
     """When that one expires."""
+
+    @property
+    def issued(self) -> bool:
+        """Whether it was added by a token of an issuer, and has none of its own."""
+        return len(self.token) > TOKEN_HASH_BYTES
 
 
 class UserRow(NamedTuple):

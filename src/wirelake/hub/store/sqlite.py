@@ -189,7 +189,8 @@ class _Reads:
 
     def marked_clients(self) -> int:
         """Return the number of clients that have the mark of an issuer in place of a hash."""
-        return int(self._one("SELECT count(*) FROM clients WHERE length(token) > 32")[0])
+        query = f"SELECT count(*) FROM clients WHERE length(token) > {interface.TOKEN_HASH_BYTES}"
+        return int(self._one(query)[0])
 
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""
