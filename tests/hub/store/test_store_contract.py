@@ -729,3 +729,15 @@ def test_two_processes_change_everything(box: Box) -> None:
     count, topics = box.database.topic_page(0, 10)
     assert (count, [(each.name, each.subscribers) for each in topics]) == (1, [("@a", 4)])
     assert box.database.client_page(0, 10)[0] == 4
+
+
+def test_clients_that_an_issuer_added(box: Box) -> None:
+    assert box.database.marked_clients() == 0
+    for name, token in (("of the store", b"h" * 32), ("a", b"i" * 39), ("b", b"i" * 39)):
+        box.write(AddAccount("client", name, token, NOW_MS))
+    assert box.database.marked_clients() == 2
+    assert [row.issued for row in box.database.accounts("client")] == [True, True, False]
+    assert box.database.temporary() == []
+    box.write(RotateAccount("client", "a", b"n" * 32, 0, 0))
+    box.write(RemoveAccount("client", "b"))
+    assert box.database.marked_clients() == 0
