@@ -332,3 +332,50 @@ def test_a_subscribe_that_waits_is_checked_when_it_runs(tmp_path: Path) -> None:
             assert list(alice.client.subscriptions) == ["@news/a"]
 
     asyncio.run(run())
+
+
+# -- rights of tokens ----------------------------------------------------------------------------
+
+
+def test_both_the_configuration_and_the_token_have_to_allow() -> None:
+    table = RightsTable((ClientRights(ids=("a*",), publish=("@x/**",), calls_per_s=5),), lambda: 0)
+    claimed = ClientRights(ids=("**",), publish=("**/1",), call=("s/*",), calls_per_s=1)
+    rights = table.of("ann", None, claimed)
+    assert rights is not None
+    assert rights.publish("@x/1", None) is None
+    for topic in ("@x/2", "@y/1"):
+        refusal = rights.publish(topic, None)
+        assert refusal is not None
+        assert refusal.code == "forbidden"
+    outcomes = [rights.call("s/op") for _ in range(3)]
+    assert [each and each.text for each in outcomes] == [None, None, "more than 1 calls/s"]
+    refusal = rights.call("t/op")
+    assert refusal is not None
+    assert refusal.code == "forbidden"
+    # Without an entry of the configuration, only the token restricts.
+    other = table.of("bob", None, claimed)
+    assert other is not None
+    assert other.publish("@y/1", None) is None
+
+
+def test_other_tokens_give_no_new_burst() -> None:
+    table = RightsTable((ClientRights(ids=("a*",), publishes_per_s=1),), lambda: 0)
+    rights = None
+    outcomes = []
+    for number in range(4):
+        claimed = ClientRights(ids=("**",), publish=(f"@{number}", "@x"))
+        rights = table.of("ann", rights, claimed if number % 2 else None)
+        assert rights is not None
+        outcomes.append(rights.publish("@x", None))
+    assert [each and each.code for each in outcomes] == [None, None, "too_busy", "too_busy"]
+
+
+def test_rights_stay_while_entry_and_token_are_the_same() -> None:
+    entry = ClientRights(ids=("**",), publish=("@x",))
+    table = RightsTable((entry,), lambda: 0)
+    first = table.of("ann", None, entry)
+    assert table.of("ann", first, entry) is first
+    assert table.of("ann", first, None) is not first
+    # The same rights from another place: the token says nothing any more.
+    alone = RightsTable((), lambda: 0).of("ann", None, entry)
+    assert table.of("ann", alone, None) is not alone

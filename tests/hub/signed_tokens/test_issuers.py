@@ -60,7 +60,7 @@ def test_algorithms(tmp_path: Path, algorithm: str) -> None:
 
 def test_a_secret(tmp_path: Path) -> None:
     path = tmp_path / "secret"
-    path.write_text("throw-away " * 8)
+    path.write_text("throw-away-" * 8 + "\n")
     path.chmod(0o600)
     issuer = {
         "issuer": ISSUER,

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
@@ -16,9 +17,15 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from tests.hub.certificates import make_certificate
 
-from wirelake.hub.signed_tokens.keys import KeyFormatError, matching, read_public_keys, secret_key
+from wirelake.hub.signed_tokens.keys import (
+    KeyFormatError,
+    has_signed,
+    matching,
+    read_public_keys,
+    secret_key,
+)
 
-from .issuing import Signer, jwks
+from .issuing import NEW_KEYS, Signer, jwks
 
 ALL = ("EdDSA", "ES256", "RS256")
 PEM = (Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
@@ -48,7 +55,7 @@ def test_keys_that_cannot_be_used(tmp_path: Path) -> None:
         b"\xff\xfe": "neither keys in PEM nor a JWKS",
         _private(signer): "a private key; expected the public key",
         weak: "an RSA key of 1024 bits; expected 2048-8192",
-        koblitz: "no public key for ES256, EdDSA, RS256".replace("ES256, EdDSA", "ES256, EdDSA"),
+        koblitz: "no public key for ES256, EdDSA, RS256",
         b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----": "invalid PUBLIC KEY in PEM",
         signer.pem * 5: "more than 4 keys in PEM",
         b"{": "not valid JSON",
@@ -89,12 +96,27 @@ def test_few_keys_are_tried(tmp_path: Path) -> None:
     assert len(matching(keys[:4], "any", "EdDSA")) == 4
 
 
+@pytest.mark.parametrize("algorithm", [*NEW_KEYS, "PS256"])
+def test_signatures_of_any_bytes(tmp_path: Path, algorithm: str) -> None:
+    signer = Signer(tmp_path, "RS256" if algorithm == "PS256" else algorithm)
+    (key,) = read_public_keys(signer.pem, [algorithm])
+    right = jwt.get_algorithm_by_name(algorithm).sign(b"text", signer.key)
+    assert has_signed(key, algorithm, b"text", right)
+    assert not has_signed(key, algorithm, b"tex", right)
+    for size in (0, 1, 31, 32, 63, 64, 65, 96, 132, 255, 256, 257, 2_000):
+        for byte in (b"\0", b"\1", b"\xff"):
+            assert not has_signed(key, algorithm, b"text", byte * size)
+    for other in {*NEW_KEYS, "HS256", "none"} - {algorithm}:
+        if other not in key.algorithms:
+            assert not has_signed(key, other, b"text", right)
+
+
 def test_secrets(tmp_path: Path) -> None:
     key = secret_key(b"x" * 48 + b"\n", ["HS256", "HS384"])
     assert key.value == b"x" * 48
     for secret, problem in (
         (b"x" * 47, "a secret of 47 bytes; expected 48"),
-        (b" " * 100, "a secret of 0 bytes"),
+        (b"\n" * 100, "a secret of 0 bytes"),
         (Signer(tmp_path).pem, "a key in PEM"),
     ):
         with pytest.raises(KeyFormatError, match=problem):

@@ -85,14 +85,20 @@ def test_refused_tokens(tmp_path: Path, protocol: str, caplog: pytest.LogCapture
         assert f"signed token refused: issuer https://id.example.com: {reason}" in caplog.text
 
 
+def _largest(signer: Signer) -> tuple[str, str]:
+    """An id and a token that cannot be longer."""
+    name = "a" * MAX_CLIENT_ID_BYTES
+    short = len(signer.token(name, more=""))
+    token = signer.token(name, more="x" * ((MAX_TOKEN_BYTES - short) * 3 // 4))
+    assert MAX_TOKEN_BYTES - 4 < len(token) <= MAX_TOKEN_BYTES
+    return name, token
+
+
 @pytest.mark.parametrize("protocol", EVERY)
 def test_the_largest_token_and_id_fit_a_sign_on(tmp_path: Path, protocol: str) -> None:
     async def run() -> None:
         signer = Signer(tmp_path)
-        name = "a" * MAX_CLIENT_ID_BYTES
-        short = len(signer.token(name, more=""))
-        token = signer.token(name, more="x" * ((MAX_TOKEN_BYTES - short) * 3 // 4))
-        assert MAX_TOKEN_BYTES - 4 < len(token) <= MAX_TOKEN_BYTES
+        name, token = _largest(signer)
         async with (
             running(listeners=[protocol], auth=issued(signer)) as it,
             client_of(it, protocol, name, token=token),
@@ -133,6 +139,9 @@ def test_a_user_behind_a_gateway(tmp_path: Path) -> None:
             gateway(port_of(it)) as gate,
         ):
             await until(lambda: links_up(gate) == 1)
+            async with tny_client(gate.address("tny")) as user:
+                name, token = _largest(signer)
+                assert body_of(await user.call(10, {"id": name, "token": token})) == {"id": name}
             async with tny_client(gate.address("tny")) as user:
                 arguments = {"id": "alice", "token": signer.token("alice")}
                 assert body_of(await user.call(10, arguments)) == {"id": "alice"}
@@ -280,7 +289,7 @@ def test_the_number_of_clients_is_limited(tmp_path: Path) -> None:
         async with running(clients=["stored"], listeners=["esnp"], auth=auth) as it:
             for name in ("a", "b", "a"):
                 assert await _signs_on(it, name=name, token=signer.token(name))
-            with pytest.raises((CallFailed, Refused, AuthFailed), match=r"busy|2 clients"):
+            with pytest.raises((CallFailed, Refused, AuthFailed), match="2 clients"):
                 async with client_of(it, "esnp", "c", token=signer.token("c"), reconnect=False):
                     pass
             remove_client(it.data / "hub.sqlite3", "a")

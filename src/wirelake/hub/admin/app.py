@@ -134,7 +134,8 @@ _DOCS: Final = "The same is on the reference page HTTP."
 _TOKEN: Final = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The content of `admin.token` in the hub's data directory, or a user's token.",
+    "description": "The content of `admin.token` in the hub's data directory, a user's token, or a"
+    " signed token with a role.",
 }
 _ANY: Final = ("forbidden", "too_busy", "internal")
 """Errors of every endpoint."""

@@ -104,6 +104,8 @@ class HubCollector(Collector):
         )
         yield _pairs("protocol_failures", "Protocol errors of peers.", "code", counters.failures)
         yield _counts("auth_failures", "Failed sign-ons.", "protocol", counters.auth_failures)
+        known = "Known keys of an issuer of signed tokens; 0: its tokens are refused."
+        yield _gauges("issuer_keys", known, "issuer", self._hub.authority.issuers.key_counts)
         held = "Bytes in memory for peers: incomplete, in running calls, or unread."
         yield _gauge("buffered_bytes", held, self._hub.context.budget.total)
         yield _counts("bytes_in", "Bytes received.", "protocol", traffic.bytes_in)

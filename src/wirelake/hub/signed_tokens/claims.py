@@ -19,6 +19,9 @@ __all__ = ["Proof", "check_claims"]
 _MAX_TIME_S: Final = 1e11
 """The latest time: the year 5138. A larger one is in milliseconds, which is a mistake."""
 
+_SHOWN: Final = 200
+"""Characters of what is wrong with a claim, which may contain a long pattern."""
+
 
 class Proof(NamedTuple):
     """What a valid token proves."""
@@ -103,7 +106,7 @@ def _rights(claims: dict[str, Any], name: str) -> ClientRights | None:
         rights = msgspec.convert({"ids": ("**",), **value}, ClientRights)
         rights.check(name)
     except (msgspec.ValidationError, ConfigError) as error:
-        raise RefusedTokenError(f"the claim {name}: {error}") from None
+        raise RefusedTokenError(f"the claim {name}: {str(error)[:_SHOWN]}") from None
     return rights
 
 

@@ -73,4 +73,6 @@ class SignedClients:
             self._count = await self._store.marked_clients()
             full = self._count >= self.max_clients
         if full:
-            raise HubError("too_busy", f"more than {self.max_clients} clients with signed tokens")
+            text = f"more than {self.max_clients} clients; see auth.signed_clients"
+            self._issuers.report(RefusedTokenError(text))
+            raise HubError("too_busy", text)

@@ -100,6 +100,11 @@ class Issuers:
         """Whether there are any."""
         return bool(self._issuers)
 
+    @property
+    def key_counts(self) -> dict[str, int]:
+        """The number of known keys of each issuer."""
+        return {name: len(source.keys) for name, (_, source) in self._issuers.items()}
+
     def prepare(self, settings: AuthSettings) -> Callable[[], None]:
         """Read the files of new settings; return the function that applies them. ConfigError."""
         found: dict[str, tuple[Issuer, KeySource]] = {}
@@ -187,7 +192,7 @@ def _header(header: dict[str, Any], issuer: Issuer) -> tuple[str, str | None]:
         )
     if key_id is not None and not isinstance(key_id, str):
         raise RefusedTokenError(f"issuer {issuer.issuer}: the kid is not text")
-    if not isinstance(kind, str) or kind.lower() not in _TYPES:
+    if not isinstance(kind, str) or kind.lower().removeprefix("application/") not in _TYPES:
         raise RefusedTokenError(f"issuer {issuer.issuer}: a token of another type (typ)")
     if "crit" in header or "b64" in header:
         raise RefusedTokenError(f"issuer {issuer.issuer}: an extension that is not supported")

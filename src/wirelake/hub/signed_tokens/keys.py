@@ -79,7 +79,7 @@ def matching(keys: Sequence[Key], key_id: str | None, algorithm: str) -> list[Ke
 
 def secret_key(secret: bytes, algorithms: Iterable[str]) -> Key:
     """Return the key of a file with a secret; KeyFormatError."""
-    secret = secret.strip()
+    secret = secret.rstrip(b"\r\n")  # which an editor adds
     needed = max(_SECRET_BYTES[each] for each in algorithms)
     if len(secret) < needed:
         raise KeyFormatError(f"a secret of {len(secret)} bytes; expected {needed} or more")
