@@ -105,7 +105,7 @@ NOW = 1_800_000_000
         ({"sub": "~1"}, "invalid client id"),
         ({"sub": ""}, "invalid client id of 0 bytes"),
         ({"sub": "a\nb"}, "invalid client id"),
-        ({"sub": "\ud800"}, "invalid client id: not valid UTF-8"),
+        ({"sub": "\ud800"}, "not valid JSON"),
         ({"sub": "a" * (MAX_CLIENT_ID_BYTES + 1)}, "invalid client id of 257 bytes"),
         ({"wirelake": ["publish"]}, "wirelake is not an object with rights"),
         ({"wirelake": {"ids": ["**"]}}, "wirelake is not an object with rights"),

@@ -10,13 +10,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.client.test_clients_with_hub import client_of
 from tests.hub.certificates import make_certificate
-from tests.hub.running import running, until
+from tests.hub.running import free_config, running, until
 
 from wirelake.client import AuthFailed
-from wirelake.hub.config import make_config
+from wirelake.hub.config import ConfigError, make_config
+from wirelake.hub.preflight import check_start
 from wirelake.hub.signed_tokens import fetch as fetching
 from wirelake.hub.signed_tokens import sources
 from wirelake.hub.signed_tokens.fetch import MAX_KEYS_BYTES, FetchError, fetch
@@ -245,3 +247,45 @@ def test_a_hub_starts_while_the_address_is_down(tmp_path: Path) -> None:
             assert not await _signs_on(it, signer.token())
 
     asyncio.run(run())
+
+
+def test_a_hub_stops_while_keys_are_read(tmp_path: Path) -> None:
+    async def run() -> None:
+        signer = Signer(tmp_path)
+        async with key_server() as server:
+            server.hold = True
+            auth = {"issuers": [{**signer.settings, "keys": server.url}]}
+            async with running(listeners=["esnp"], auth=auth) as it:
+                await until(lambda: server.requests)
+                # A reload starts another request, and ends this one.
+                await it.hub.reload(it.hub.config)
+                await until(lambda: len(server.requests) == 2)
+
+    asyncio.run(run())
+
+
+def test_a_reload_that_fails_reads_no_address(tmp_path: Path) -> None:
+    async def run() -> None:
+        signer = Signer(tmp_path)
+        async with key_server() as server:
+            issuer = {**signer.settings, "keys": server.url}
+            wrong = {**issuer, "issuer": "https://two.example", "keys": str(tmp_path / "missing")}
+            auth = make_config({"auth": {"issuers": [issuer, wrong]}}).auth
+            async with running(clients=["bob"], listeners=["esnp"]) as it:
+                config = msgspec.structs.replace(it.hub.config, auth=auth)
+                with pytest.raises(ConfigError, match=r"issuers\[1\].keys: .*missing: No such"):
+                    await it.hub.reload(config)
+                async with client_of(it, "esnp", "bob"):
+                    pass
+            assert server.requests == []
+
+    asyncio.run(run())
+
+
+def test_a_start_with_a_broken_key_leaves_nothing_behind(tmp_path: Path) -> None:
+    signer = Signer(tmp_path)
+    signer.file.write_text("no key")
+    config = free_config(["esnp"], auth={"issuers": [signer.settings]})
+    with pytest.raises(ConfigError, match=r"auth.issuers\[0\].keys: .*neither keys in PEM"):
+        check_start(config, tmp_path / "data")
+    assert not (tmp_path / "data").exists()

@@ -45,12 +45,15 @@ def parse_token(token: str) -> ParsedToken:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse JSON in UTF-8 without repeated names or infinite numbers; ValueError."""
+    """Parse JSON in UTF-8 without repeated names, NaN or lone surrogates; ValueError."""
     # RecursionError: a few kilobytes of brackets nest deeper than the parser can.
     try:
-        return json.loads(
+        found = json.loads(
             data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_not_a_number
         )
+        # Escapes of lone surrogates are valid JSON, and text that nobody can encode.
+        json.dumps(found, ensure_ascii=False).encode("utf-8")
+        return found
     except RecursionError:
         raise ValueError("nested too deeply") from None
 
