@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.hub.listeners_tny.tny_client import body_of, tny_client
 from tests.hub.relay.gateway_hubs import gateway, links_up, port_of
 from tests.hub.running import Running, running, until
 
-from wirelake.client import AuthFailed, CallFailed, Refused
+from wirelake.client import AuthFailed, CallFailed, ConnectionLost, Refused
 from wirelake.hub.config import ConfigError, make_config
 from wirelake.hub.rpc.demo_services import demo_services
 from wirelake.hub.signed_tokens.parsing import MAX_TOKEN_BYTES
@@ -215,6 +216,33 @@ def test_other_rights_end_the_other_connections_of_a_client(tmp_path: Path) -> N
                 closed = it.hub.table.closed_connections
                 await until(lambda: len(closed) >= 2)
                 assert {each.reason for each in closed} == {"replaced"}
+                (alice,) = it.hub.topics.registry.clients.values()
+                assert list(alice.subscriptions) == ["@a"]
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("policy", ["replace", "reject"])
+def test_other_rights_on_a_second_comet_connection(tmp_path: Path, policy: str) -> None:
+    async def run() -> None:
+        signer = Signer(tmp_path)
+        wide = signer.token("alice", wirelake={"subscribe": ["@a", "@b"]})
+        narrow = signer.token("alice", wirelake={"subscribe": ["@a"]})
+        async with running(
+            listeners=["comet"], auth=issued(signer), comet={"on_duplicate": policy}
+        ) as it:
+            async with client_of(it, "comet", token=wide, reconnect=False) as first:
+                await first.subscribe("@a", "@b")
+                second = client_of(it, "comet", token=narrow, reconnect=False)
+                refused = suppress(AuthFailed, ConnectionLost, Refused)
+                with refused if policy == "reject" else nullcontext():
+                    async with second:
+                        await it.publish("@a", b"x")
+                        assert [each.content for each in await take(second, 1)] == [b"x"]
+                closed = it.hub.table.closed_connections
+                await until(lambda: not it.hub.connections)
+                assert closed[0].reason in ("replaced", "elsewhere")
+            async with client_of(it, "comet", token=narrow, reconnect=False):
                 (alice,) = it.hub.topics.registry.clients.values()
                 assert list(alice.subscriptions) == ["@a"]
 
