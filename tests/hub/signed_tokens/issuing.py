@@ -13,7 +13,7 @@ import base64
 import json
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +108,8 @@ class KeyServer:
         self.hold = False
         """Whether to send nothing after it, and to keep the connection open."""
         self.port = 0
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self.ends = False
 
     @property
     def url(self) -> str:
@@ -121,6 +123,9 @@ class KeyServer:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
         try:
             self.requests.append(await reader.readuntil(b"\r\n\r\n"))
             writer.write(self.answer)
@@ -129,7 +134,19 @@ class KeyServer:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            if self.ends:
+                writer.transport.abort()
             writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+            self.tasks.discard(task)
+
+    async def end(self) -> None:
+        """Close the connections that are still open."""
+        self.ends = True
+        for task in (tasks := tuple(self.tasks)):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -142,3 +159,4 @@ async def key_server(tls: Any = None) -> AsyncIterator[KeyServer]:
         yield made
     finally:
         server.close()
+        await made.end()
