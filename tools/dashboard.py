@@ -139,6 +139,9 @@ ROWS: Final[dict[str, list[Panel]]] = {
         Panel("TLS handshakes that failed", "cps", [_rate("wirelake_handshake_failures_total",
                                                           "protocol, reason")]),
         Panel("Sign-ons that failed", "cps", [_rate("wirelake_auth_failures_total", "protocol")]),
+        Panel("Known keys of issuers", "short", [
+            Query("wirelake_issuer_keys{}", "{{issuer}} {{instance}}")],
+            text="0: signed tokens of the issuer are refused."),
         Panel("Protocol errors", "cps", [_rate("wirelake_protocol_failures_total",
                                                "protocol, code")]),
         Panel("Aborted by the hub", "cps", [_rate("wirelake_connections_dropped_total",

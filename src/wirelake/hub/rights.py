@@ -174,11 +174,11 @@ class Rights:
 
     def may_call(self, target: str) -> bool:
         """Return whether the client may call `service/op`; nothing is counted."""
-        return self._group.call.match(target)
+        return all(each.call.match(target) for each in self._groups)
 
     def may_serve(self, target: str) -> bool:
         """Return whether the client may offer `service/op`."""
-        return self._group.serve.match(target)
+        return all(each.serve.match(target) for each in self._groups)
 
     def change(self) -> HubError | None:
         """Count a change of subscriptions, which is a call without a name."""

@@ -114,10 +114,11 @@ def test_a_connection_ends_with_its_token(tmp_path: Path, protocol: str) -> None
     async def run() -> None:
         signer = Signer(tmp_path)
         async with running(listeners=[protocol], auth=issued(signer)) as it:
-            token = signer.token("alice", exp=int(time.time()) + 600)
+            expires = int(time.time()) + 600
+            token = signer.token("alice", exp=expires)
             async with client_of(it, protocol, token=token, reconnect=False):
                 closed = it.hub.table.closed_connections
-                later = time.time() + 609  # ten seconds of leeway
+                later = expires + 9.0  # ten seconds of leeway
                 it.hub.topics._clock = lambda: later
                 it.hub.authority.check_deadlines(0.0)
                 assert not closed
