@@ -499,6 +499,31 @@ def test_dead_letters_of_rows_that_were_deleted_in_the_same_batch(box: Box) -> N
     assert box.database.dead(10) == []
 
 
+def test_dead_letters_of_what_is_not_in_the_log(box: Box) -> None:
+    ann, bob = box.client("ann", "@a"), box.client("bob", "@a")
+    (number,) = box.published(publish("@a"))
+    assert box.one(AddDeadLetters(((ann, number, "quota", 1), (999, number, "quota", 1)))) == 1
+    box.one(Delete((number,)))
+    # Its content is still there, for the other client.
+    assert box.one(AddDeadLetters(((bob, number, "quota", 2),))) == 0
+    assert [each.client for each in box.database.dead(10)] == ["ann"]
+    box.one(RemoveAccount("client", "ann"))
+    (other,) = box.published(publish("@a"))
+    assert box.one(AddDeadLetters(((999, other, "quota", 3),))) == 0
+    # No content without a dead letter: with one of a new client it would come back.
+    assert box.database.dead(10) == []
+
+
+def test_a_private_notification_that_becomes_a_dead_letter_is_deleted(box: Box) -> None:
+    ann, bob = box.client("ann", "@a"), box.client("bob", "@a")
+    private, other, shared = box.published(publish(to="ann"), publish(to="ann"), publish("@a"))
+    letters = ((ann, private, "quota", 1), (bob, other, "quota", 1), (ann, shared, "quota", 1))
+    assert box.one(AddDeadLetters(letters)) == 3
+    assert box.stored(-ann) == [other]
+    assert box.stored(box.topic("@a")) == [shared]
+    assert [each.content for each in box.database.dead(10, ann)] == [b"content"] * 2
+
+
 def test_redriving(box: Box) -> None:
     ann, bob = box.client("ann", "@a"), box.client("bob", "@a")
     first, second = box.published(publish("@a", b"1"), publish("@a", b"2"))
@@ -629,6 +654,54 @@ def test_an_account_and_what_needs_it_in_one_batch(box: Box) -> None:
     assert again > number
 
 
+def test_an_unknown_token_is_nobodys(box: Box) -> None:
+    box.write(AddAccount("user", "ann", b"a", 0, role="viewer"))
+    assert box.database.user(b"") is None
+
+
+LONE = "\ud800"
+
+
+def test_text_that_is_not_unicode_fails_no_batch(box: Box) -> None:
+    """Names and keys come from peers, and a batch has those of many."""
+    ann = box.client("ann", "@a")
+    results = box.write(
+        publish("@a"),
+        publish(to=LONE),
+        publish("@" + LONE),
+        publish("@a", key=key(LONE)),
+        publish("@a", key=key(LONE)),
+        RotateAccount("client", LONE, b"", 0, 0),
+        RemoveAccount("client", LONE),
+        RemoveAccount("user", LONE),
+    )
+    assert code(results[1]) == "not_found"
+    assert results[2].audience == 0
+    again = results[4]
+    assert isinstance(again, KeyRow)
+    assert (again.key, again.number) == (LONE, results[3].number)
+    assert results[5:] == [False, False, False]
+    assert box.stored(box.topic("@a")) == [results[0].number, results[3].number]
+    found = box.one(publish("@a", key=key(LONE)))
+    assert found == again
+    assert box.database.client(LONE) is box.database.topic(LONE) is None
+    assert [each.number for each in box.database.clients_with([LONE, "ann"])] == [ann]
+
+
+def test_two_subscriptions_of_a_connection_without_sign_on(box: Box) -> None:
+    first, second = box.write(
+        subscribe(0, "@a", id_="~1"), subscribe(0, "@a", "@b", id_="~1", ack=False)
+    )
+    assert first.client == second.client
+    assert box.database.client_page(0, 10)[0] == 1
+    assert box.one(subscribe(0, "@c", id_="~1")).client == first.client
+    topic = box.database.topic("@a")
+    assert topic is not None
+    assert topic.subscribers == 1
+    assert box.one(RotateAccount("client", "~1", b"token", 0, 0)) is False
+    assert box.database.temporary() == ["~1"]
+
+
 # -- transactions ----------------------------------------------------------------------------------
 
 
@@ -667,6 +740,17 @@ def test_a_value_that_does_not_fit_is_an_error_and_stores_nothing(box: Box) -> N
     assert caught.value.__cause__ is not None
     box.database = box.another()
     assert box.stored(box.topic("@a")) == []
+
+
+def test_reads_after_a_batch_that_failed(box: Box) -> None:
+    ann = box.client("ann", "@a")
+    with pytest.raises(HubError):
+        box.write(publish("@a", expires_ms=1 << 63))
+    assert box.database.last_number() == 0
+    row = box.database.client("ann")
+    assert row is not None
+    assert row.number == ann
+    box.database.check()
 
 
 def test_two_processes_append(box: Box) -> None:

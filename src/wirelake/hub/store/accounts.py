@@ -164,7 +164,8 @@ def _list(target: str | Path, kind: AccountKind) -> list[Any]:
         try:
             return database.accounts(kind)
         except Exception as error:
-            raise StoreError(f"{shown(target)}: {error}; restore a backup") from error
+            cause = error.__cause__ or error
+            raise StoreError(f"{shown(target)}: {cause}; restore a backup") from error
 
 
 def _after(now_ms: int, seconds: float) -> int:

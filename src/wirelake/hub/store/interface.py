@@ -364,7 +364,8 @@ class AddDeadLetters(Operation[int], frozen=True, gc=False):
     """Add dead letters of notifications that are in the log, then delete rows of the log.
 
     Results in the number of dead letters that are new; notifications that are not in the log any
-    more have none.
+    more have none, and neither have clients that do not exist. A private notification that becomes
+    a dead letter of its client is for nobody else: its row is deleted as well.
     """
 
     letters: tuple[tuple[int, int, str, int], ...]
@@ -540,7 +541,7 @@ class Database(Protocol):
         """Return the inbox and the subscriptions of a client."""
 
     def client_page(self, offset: int, limit: int) -> tuple[int, list[ClientRow]]:
-        """Return the number of clients that have subscriptions or an inbox, and some by number."""
+        """Return the number of clients, with temporary ones, and some of them by number."""
 
     def topic(self, name: str) -> TopicRow | None:
         """Return a topic."""

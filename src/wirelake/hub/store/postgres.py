@@ -206,6 +206,12 @@ _ADD_DEAD_CONTENT: Final = """
     WHERE log.number = ANY(%s) AND EXISTS (SELECT 1 FROM dead WHERE dead.number = log.number)
     ON CONFLICT (number) DO NOTHING
 """
+_DELETE_DEAD_PRIVATE: Final = """
+    DELETE FROM log USING unnest(%s, %s) AS letter (client, number)
+    WHERE log.number = letter.number AND log.target = -letter.client
+        AND EXISTS (SELECT 1 FROM dead
+            WHERE dead.client = letter.client AND dead.number = letter.number)
+"""
 _SELECT_DEAD: Final = (
     "SELECT place, clients.id, dead.client, dead.number, reason, dead_ms, type, ts_ms, topic, "
     "content FROM dead JOIN dead_log USING (number) JOIN clients ON clients.number = dead.client "
@@ -1128,6 +1134,11 @@ class _Transaction:
                 Numbers(dead_ms for _, dead_ms, _ in letters.values()),
             )
             self._run(_ADD_DEAD_CONTENT, Numbers({number for _, number in letters}))
+            self._run(
+                _DELETE_DEAD_PRIVATE,
+                Numbers(client for client, _ in letters),
+                Numbers(number for _, number in letters),
+            )
         self._delete_numbers(number for each in operations for number in each.deleted)
 
         def finish() -> list[int]:

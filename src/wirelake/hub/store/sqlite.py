@@ -159,13 +159,16 @@ class _Reads:
 
     def client(self, id: str) -> ClientRow | None:  # noqa: A002
         """Return the client with this id."""
-        row = self._one(f"SELECT {_columns(ClientRow)} FROM clients WHERE id = ?", (id,))
+        query = f"SELECT {_columns(ClientRow)} FROM clients WHERE id = ?"
+        row = self._one(query, (_lookup(id),))
         return None if row is None else ClientRow(*row)
 
     def user(self, token: bytes) -> UserRow | None:
         """Return the user with this token or old token."""
         row = self._one(
-            f"SELECT {_columns(UserRow)} FROM users WHERE token = ?1 OR old_token = ?1", (token,)
+            f"SELECT {_columns(UserRow)} FROM users WHERE token = ?1"
+            " OR old_token = ?1 AND old_token <> x''",
+            (token,),
         )
         return None if row is None else UserRow(*row)
 
@@ -194,7 +197,8 @@ class _Reads:
 
     def clients_with(self, ids: Sequence[str]) -> list[ClientRow]:
         """Return those of these clients that exist."""
-        rows = self._select_in(f"SELECT {_columns(ClientRow)} FROM clients WHERE id IN ", ids)
+        query = f"SELECT {_columns(ClientRow)} FROM clients WHERE id IN "
+        rows = self._select_in(query, map(_lookup, ids))
         return [ClientRow(*row) for row in rows]
 
     def load_client(self, client: int) -> LoadedClient:
@@ -225,7 +229,8 @@ class _Reads:
 
     def topic(self, name: str) -> TopicRow | None:
         """Return a topic."""
-        row = self._one(f"SELECT {_columns(TopicRow)} FROM topics WHERE name = ?", (name,))
+        query = f"SELECT {_columns(TopicRow)} FROM topics WHERE name = ?"
+        row = self._one(query, (_lookup(name),))
         return None if row is None else TopicRow(*row)
 
     def topics(self, after: int, limit: int) -> list[int]:
@@ -410,6 +415,8 @@ class SqliteDatabase(_Reads):
         self._db = self._connection
         self._file = DatabaseFile(path)
         self._last = 0
+        self._writing = False
+        """Whether a batch is executed."""
         self._execute: dict[type, Callable[[list[Any]], list[Any]]] = {
             interface.Append: self._append,
             interface.Subscribe: _each(self._subscribe),
@@ -454,6 +461,7 @@ class SqliteDatabase(_Reads):
             # IMMEDIATE: takes the write lock now, and waits for another process if it has it. A
             # transaction that starts with a read would fail instead of waiting.
             db.execute("BEGIN IMMEDIATE")
+            self._writing = True
             try:
                 results = self._run(operations)
                 db.execute("COMMIT")
@@ -461,6 +469,8 @@ class SqliteDatabase(_Reads):
                 if db.in_transaction:  # SQLite has rolled back itself after some errors
                     db.execute("ROLLBACK")
                 raise
+            finally:
+                self._writing = False
             self._file.written()
         except Exception as error:
             raise self._failed(error) from error
@@ -499,7 +509,12 @@ class SqliteDatabase(_Reads):
         return HubError("storage_full" if full else "storage_failed")
 
     def _read(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
-        return self._db.execute(statement, values).fetchall()
+        if self._writing:  # an error ends the batch
+            return self._db.execute(statement, values).fetchall()
+        try:
+            return self._connected().execute(statement, values).fetchall()
+        except (sqlite3.Error, StoreError, OSError) as error:
+            raise HubError("storage_failed", "cannot read the store") from error
 
     # -- publishing --------------------------------------------------------------------------
 
@@ -512,19 +527,19 @@ class SqliteDatabase(_Reads):
             name: (number, subscribers)
             for name, number, subscribers in self._select_in(
                 "SELECT name, number, subscribers FROM topics WHERE name IN ",
-                {each.topic for each in operations if each.topic is not None},
+                {_lookup(each.topic) for each in operations if each.topic is not None},
             )
         }
         clients: dict[str, int] = dict(
             self._select_in(
                 "SELECT id, number FROM clients WHERE id IN ",
-                {each.client for each in operations if each.client is not None},
+                {_lookup(each.client) for each in operations if each.client is not None},
             )
         )
         decided = decide(operations, topics, clients, self._key, self._last)
         self._last = decided.last
         insert(self._db, _LOG, decided.rows)
-        insert(self._db, _KEYS, decided.keys)
+        insert(self._db, _KEYS, [(row[0], _key_value(row.key), *row[2:]) for row in decided.keys])
         counts = decided.counts
         due = {target for target in counts if target > 0 and self._add(target, counts[target])}
         return with_due(decided.results, due)
@@ -543,8 +558,8 @@ class SqliteDatabase(_Reads):
         )
 
     def _key(self, key: NewKey, now_ms: int) -> KeyRow | None:
-        row = self._one(_KEY, (key.key, now_ms, key.publisher))
-        return None if row is None else KeyRow(*row)._replace(private=bool(row[4]))
+        row = self._one(_KEY, (_key_value(key.key), now_ms, key.publisher))
+        return None if row is None else KeyRow(*row)._replace(key=key.key, private=bool(row[4]))
 
     # -- subscriptions -----------------------------------------------------------------------
 
@@ -593,6 +608,10 @@ class SqliteDatabase(_Reads):
         return Subscribed(client, rows)
 
     def _add_temporary(self, id: str) -> int:  # noqa: A002
+        """Return the client of a connection without sign-on; add it with the first request."""
+        known = self._one("SELECT number FROM clients WHERE id = ? AND token = x''", (id,))
+        if known is not None:
+            return int(known[0])
         self._add_to_mark("clients", 1)
         ((number,),) = self._read(
             "INSERT INTO clients (id, token, created_ms) VALUES (?, x'', ?) RETURNING number",
@@ -666,18 +685,24 @@ class SqliteDatabase(_Reads):
     def _add_dead_letters(self, operation: interface.AddDeadLetters) -> int:
         # The content is copied before the row of the log is deleted. A crash leaves either the
         # notification or its dead letters.
-        numbers = sorted({each[1] for each in operation.letters})
-        insert(self._db, _DEAD_CONTENT, [(number,) for number in numbers])
-        kept = {
+        targets = self.targets(sorted({each[1] for each in operation.letters}))
+        clients = {
             number
             for (number,) in self._select_in(
-                "SELECT number FROM dead_log WHERE number IN ", numbers
+                "SELECT number FROM clients WHERE number IN ",
+                sorted({each[0] for each in operation.letters}),
             )
         }
+        letters = [each for each in operation.letters if each[0] in clients and each[1] in targets]
+        numbers = sorted({each[1] for each in letters})
+        insert(self._db, _DEAD_CONTENT, [(number,) for number in numbers])
         before = self._db.total_changes
-        insert(self._db, _DEAD, [each for each in operation.letters if each[1] in kept])
+        insert(self._db, _DEAD, letters)
         added = self._db.total_changes - before
-        insert(self._db, _DELETE, [(number,) for number in operation.deleted])
+        private = {each[1] for each in letters if targets[each[1]] == -each[0]}
+        insert(
+            self._db, _DELETE, [(number,) for number in sorted(private.union(operation.deleted))]
+        )
         return added
 
     def _redrive(self, operation: interface.Redrive) -> list[Redriven]:
@@ -760,15 +785,16 @@ class SqliteDatabase(_Reads):
             f"UPDATE {operation.kind}s SET token = ?1, expires_ms = ?2, "
             "old_token = CASE WHEN ?3 > 0 THEN token ELSE x'' END, "
             "old_expires_ms = CASE WHEN expires_ms > 0 THEN min(expires_ms, ?3) ELSE ?3 END "
-            "WHERE id = ?4",
-            (operation.token, operation.expires_ms, operation.until_ms, operation.id),
+            "WHERE id = ?4 AND token <> x''",
+            (operation.token, operation.expires_ms, operation.until_ms, _lookup(operation.id)),
         )
         return done.rowcount > 0
 
     def _remove_account(self, operation: interface.RemoveAccount) -> bool:
         if operation.kind == "user":
-            return self._db.execute("DELETE FROM users WHERE id = ?", (operation.id,)).rowcount > 0
-        row = self._one("SELECT number FROM clients WHERE id = ?", (operation.id,))
+            done = self._db.execute("DELETE FROM users WHERE id = ?", (_lookup(operation.id),))
+            return done.rowcount > 0
+        row = self._one("SELECT number FROM clients WHERE id = ?", (_lookup(operation.id),))
         if row is None:
             return False
         for (topic,) in self._read("SELECT topic FROM subscriptions WHERE client = ?", row):
@@ -777,10 +803,10 @@ class SqliteDatabase(_Reads):
             "DELETE FROM clients WHERE number = ?",
             "DELETE FROM subscriptions WHERE client = ?",
             "DELETE FROM inboxes WHERE client = ?",
-            "DELETE FROM dead WHERE client = ?",
             _REMOVE_PRIVATE,
         ):
             self._db.execute(statement, row)
+        self._delete_letters(self._read("SELECT place, number FROM dead WHERE client = ?", row))
         self._add_to_mark("clients", -1)
         self._db.execute("DELETE FROM publisher_keys WHERE publisher = ?", (operation.id,))
         return True
@@ -803,6 +829,24 @@ def _ignore(operation: Operation[Any]) -> None:
 
 def _each(method: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
     return lambda operations: [method(each) for each in operations]
+
+
+def _lookup(text: str) -> str:
+    """Return a name to look up; empty, which is no name, for one that is not valid Unicode.
+
+    Ids come from peers: one that SQLite cannot store must not fail a whole batch.
+    """
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            return ""
+    return text
+
+
+def _key_value(key: str) -> str | bytes:
+    """Return what is stored of an idempotency key: bytes for one that is not valid Unicode."""
+    return key if _lookup(key) == key else key.encode("utf-8", "surrogatepass")
 
 
 @lru_cache

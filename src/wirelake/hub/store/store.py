@@ -202,7 +202,7 @@ class Store:
         return await self._read(lambda database: database.load_client(client))
 
     async def client_page(self, offset: int, limit: int) -> tuple[int, list[ClientRow]]:
-        """Return the number of clients with subscriptions or an inbox, and some by number."""
+        """Return the number of clients, with temporary ones, and some of them by number."""
         return await self._read(lambda database: database.client_page(offset, limit))
 
     async def topic(self, name: str) -> TopicRow | None:
