@@ -192,8 +192,9 @@ class Authority:
         # removed the issuer of its token.
         if not connection.open or self._expiry(row, credential) is None:
             raise HubError("auth_failed")
-        client = self._topics.client_of(row)
         self._topics.detach(connection)  # anonymous until now: the subscriptions of that client end
+        # After that: if it was this client until now, it may not be in memory any more.
+        client = self._topics.client_of(row)
         connection.credential = credential
         self._still_valid(connection, row)
         signed = is_signed_credential(credential)

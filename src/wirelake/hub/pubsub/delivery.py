@@ -586,7 +586,10 @@ class Delivery:
 
         def done(result: object) -> None:
             if isinstance(result, HubError):
-                client.inbox.holes.update(dict.fromkeys(numbers, 0))
+                if client.loaded:
+                    client.inbox.holes.update(dict.fromkeys(numbers, 0))
+                    client.private.update(dict.fromkeys(private))
+                    self._changed(client)  # it may be saved without them by now
             else:
                 self._counters.dead[reason] += len(numbers)
 
@@ -621,7 +624,7 @@ class CursorWriter:
         prepare: Callable[[Client], None],
     ):
         self.saved: Callable[[Client], None] = _do_nothing
-        """Called with each client whose inbox is in the store."""
+        """Called with each client whose inbox is in the store, or need not be any more."""
         self.refused: Callable[[Client], None] = _do_nothing
         """Called with each client that another hub serves."""
         self._store = store
@@ -633,14 +636,16 @@ class CursorWriter:
     def save_later(self, client: Client) -> None:
         """Save this client's inbox within `SAVE_S`."""
         if client.number:
-            client.unsaved = True
-            self._changed[client] = None
+            if client not in self._changed:
+                client.unsaved += 1
+                self._changed[client] = None
             self._schedule()
 
     def forget(self, client: Client) -> None:
         """Do not save this client: it was removed."""
-        client.unsaved = False
-        self._changed.pop(client, None)
+        if client in self._changed:
+            del self._changed[client]
+            client.unsaved -= 1
 
     def save(self, limit: int | None = None) -> None:
         """Save changed inboxes; those that cannot be written are tried again."""
@@ -656,15 +661,14 @@ class CursorWriter:
         def done(result: tuple[int, ...] | HubError) -> None:
             lost = () if isinstance(result, HubError) else result
             for client in clients:
-                if isinstance(result, HubError):
-                    if client.loaded:
-                        self.save_later(client)
+                # Not before every save is over: a later one may be under way, and who signs on
+                # meanwhile must not read what is on disk.
+                client.unsaved -= 1
+                if isinstance(result, HubError) and client.loaded:
+                    self.save_later(client)
                     continue
                 if client.number in lost:
                     self.refused(client)
-                    continue
-                if client not in self._changed:
-                    client.unsaved = False
                 self.saved(client)
 
         self._store.write(SaveInboxes(tuple(rows)), done)

@@ -17,6 +17,7 @@ import bisect
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from time import perf_counter_ns
 from typing import Final, NamedTuple
@@ -207,7 +208,8 @@ class Publisher:
             self.keys.new(publication, ttl_s, now_ms) if publication.key else None,
             0 if ttl_s else self._online(publication.topic, client),
         )
-        self._store.write(operation, self._queue.add(operation, done).stored)
+        anonymous = client if client is not None and not client.durable else None
+        self._store.write(operation, self._queue.add(operation, done, anonymous).stored)
 
     # -- dead letters ------------------------------------------------------------------------
 
@@ -249,12 +251,20 @@ class Publisher:
 class QueuedOperation:
     """An operation that is being executed."""
 
-    __slots__ = ("done", "operation", "queue")
+    __slots__ = ("client", "done", "operation", "queue")
 
-    def __init__(self, queue: PublishQueue, operation: Append | Redrive, done: PublishDone | None):
+    def __init__(
+        self,
+        queue: PublishQueue,
+        operation: Append | Redrive,
+        done: PublishDone | None,
+        client: Client | None,
+    ):
         self.queue = queue
         self.operation = operation
         self.done = done
+        self.client = client
+        """The client of a connection without sign-on that it is for."""
 
     def stored(self, result: Appended | KeyRow | list[Redriven] | HubError) -> None:
         """Release it: it is on disk, or could not be written."""
@@ -317,9 +327,11 @@ class PublishQueue:
         fitting = bisect.bisect_right(list(accumulate(sizes)), free_bytes)
         return min(fitting, max(0, _MAX_QUEUED - len(self._queue)))
 
-    def add(self, operation: Append | Redrive, done: PublishDone | None) -> QueuedOperation:
+    def add(
+        self, operation: Append | Redrive, done: PublishDone | None, client: Client | None = None
+    ) -> QueuedOperation:
         """Add an operation that is being executed; `stored` releases it."""
-        queued = QueuedOperation(self, operation, done)
+        queued = QueuedOperation(self, operation, done, client)
         if type(operation) is Append:
             self._bytes += len(operation.content)
         self._queue.append(queued)
@@ -349,7 +361,7 @@ class PublishQueue:
         operation = queued.operation
         if type(operation) is Append:
             self._bytes -= len(operation.content)
-            self._release(operation, queued.done, result)
+            self._release(operation, queued, result)
         elif isinstance(result, list):
             for each in result:
                 self._release_redriven(each)
@@ -360,11 +372,12 @@ class PublishQueue:
     def _release(
         self,
         operation: Append,
-        done: PublishDone | None,
+        queued: QueuedOperation,
         result: Appended | KeyRow | list[Redriven] | HubError,
     ) -> None:
+        done = queued.done
         if type(result) is Appended:
-            self._release_appended(operation, done, result)
+            self._release_appended(operation, queued, result)
         elif operation.key is not None and isinstance(result, KeyRow):
             self._finish(done, self._keys.repeated(operation.key, result))
         elif isinstance(result, HubError):
@@ -373,26 +386,25 @@ class PublishQueue:
             self._finish(done, result)
 
     def _release_appended(
-        self, operation: Append, done: PublishDone | None, result: Appended
+        self, operation: Append, queued: QueuedOperation, result: Appended
     ) -> None:
         number, target, name = result.number, result.target, operation.topic
         id_text = self._ids.text(number, private=name is None)
         self._counters.published += 1
         self._counters.stored += target != 0
         if self._tap.active:
-            client = self._registry.clients.get(operation.client or "")
+            client = queued.client or self._registry.clients.get(operation.client or "")
             report(self._tap, id_text, name, result.audience, operation.client, client)
         # A publisher that subscribes gets its confirmation first.
-        self._finish(done, Published(id_text, result.audience))
+        self._finish(queued.done, Published(id_text, result.audience))
         if not operation.expires_ms:
             notification = _notification(operation, number, id_text)
-            client = (
-                None if name is not None else self._registry.clients.get(operation.client or "")
-            )
-            self._release_transient(
-                notification, None if name is None else self._registry.topics.get(name), client
-            )
-            self.forward(notification, client, operation.client or "")
+            to = operation.client or ""
+            client = queued.client or (self._registry.clients.get(to) if to else None)
+            topic = None if name is None else self._registry.topics.get(name)
+            self._release_transient(notification, topic, client)
+            with suppress(HubError):  # the publish has its number, and perhaps a key
+                self.forward(notification, client, to)
         elif target > 0:
             topic = self._registry.topics_by_number.get(target)
             if topic is not None:

@@ -147,8 +147,10 @@ class Quota:
                 for topic in list(self._topics):
                     await self._count_due(topic)
                 clients, self._clients = self._clients, {}
-                for number in clients:
+                for at, number in enumerate(clients):
                     await self._count_private(number)
+                    if at % _DUE == _DUE - 1:
+                        await asyncio.sleep(0)
         except HubError:
             pass  # the store cannot be read: the next publish tries again
         finally:

@@ -234,8 +234,8 @@ class Client:
         self.connections = 0
         """Open connections that are signed on as this client, and others that need it in
         memory."""
-        self.unsaved = False
-        """Whether its inbox is not in the store yet."""
+        self.unsaved = 0
+        """Saves of its inbox that are not in the store yet: one that waits, and those under way."""
         self.receiver: Receiver | None = None
         """The connection that gets its notifications."""
         self.live = False

@@ -308,8 +308,9 @@ class Topics:
             return
         was_loaded = client.loaded
         if not client.durable:
+            known = self.registry.clients_by_number.get(client.number) is client
             self.forget(client)
-            if client.number:
+            if known:
                 self._store.write(RemoveAccount("client", client.id))
         elif client.idle:
             self.registry.remove(client)
@@ -435,7 +436,11 @@ class Topics:
     async def topic_page(self, offset: int, limit: int) -> tuple[int, list[TopicState]]:
         """Return the number of topics, and the states of some of them."""
         count, rows = await self._store.topic_page(offset, limit)
-        return count, [await self.topic_state(row) for row in rows]
+        found: list[TopicState] = []
+        for row in rows:
+            found.append(await self.topic_state(row))
+            await asyncio.sleep(0)
+        return count, found
 
     async def topic_state(self, row: TopicRow) -> TopicState:
         """Return the state of a topic."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from wirelake.protocols.hub_calls import ANONYMOUS
+
 from ..errors import HubError
 from ..numbers import next_number
 from .interface import Append, Appended, KeyRow, LogRow, NewKey
@@ -62,7 +64,8 @@ def decide(
             target, audience = topics.get(each.topic, (0, 0))
         else:
             target, audience = -clients.get(each.client or "", 0), 1
-            if not target:
+            # What is not stored may be for a connection without sign-on, which the hub has found.
+            if not target and (each.expires_ms or not (each.client or "").startswith(ANONYMOUS)):
                 results.append(HubError("not_found", f"unknown client {each.client!r:.42}"))
                 continue
         ts_ms, expires_ms = each.ts_ms, each.expires_ms
