@@ -205,3 +205,24 @@ def test_a_connection_without_sign_on_is_removed_once(tmp_path: Path) -> None:
             assert it.stored_topics() == it.select("SELECT * FROM inboxes") == []
 
     asyncio.run(run())
+
+
+def test_a_topic_that_is_gone_leaves_nothing_in_memory(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"], in_flight=10) as it:
+            ann = await it.sign_on("ann", "esnp")
+            await it.subscribe(ann, "@a")
+            for _ in range(1_100):
+                it.topics.publish(Publication("@a", None, b"x"), lambda _: None)
+            await it.written()
+            await it.sweep()
+            assert it.topics.sweep._sparse_size
+            await it.unsubscribe(ann, "@a")
+            await it.sweep()
+            sweep = it.topics.sweep
+            assert it.index() == []
+            assert (
+                sweep._sparse_size == sweep._not_before == it.topics.delivery.changed_topics == {}
+            )
+
+    asyncio.run(run())

@@ -10,6 +10,7 @@ import pytest
 from wirelake.hub.errors import HubError
 from wirelake.hub.numbers import next_number
 from wirelake.hub.store.interface import (
+    LOOKED_AT,
     AddAccount,
     AddDeadLetters,
     Appended,
@@ -66,7 +67,8 @@ def test_an_empty_store(box: Box) -> None:
     assert database.topics(0, 10) == database.numbers([], MOST, 10) == database.entries([]) == []
     assert database.count([], MOST) == database.count([Source(1, 0)], MOST) == 0
     assert database.expired(MOST, 10) == database.due(1, 10) == database.checks(1) == []
-    assert database.lagging(1, MOST, 0, 10) == database.key_counts() == database.dead(10) == []
+    assert database.lagging(1, MOST, 0, 10) == ([], 0)
+    assert database.key_counts() == database.dead(10) == []
     assert database.needed(1, 0, 10) == (0, None)
     assert database.targets([]) == database.targets([5]) == {}
     assert database.has_removed_topics() is False
@@ -260,7 +262,7 @@ def test_a_subscription_starts_behind_what_was_appended(box: Box) -> None:
     loaded = box.database.load_client(bob)
     assert (loaded.row, loaded.inbox) == (box.database.client("bob"), None)
     assert sorted(loaded.subscriptions) == sorted(subscribed.rows)
-    assert [each.client for each in box.database.lagging(box.topic("@a"), MOST, 0, 10)] == [
+    assert [each.client for each in box.database.lagging(box.topic("@a"), MOST, 0, 10).rows] == [
         ann,
         bob,
     ]
@@ -405,19 +407,32 @@ def test_who_needs_what(box: Box) -> None:
     topic = box.topic("@a")
     start = numbers[0] - 1
     box.write(SaveInboxes((InboxRow(third, numbers[2], b"s", numbers[3]),)))
-    assert box.database.lagging(topic, numbers[2], 0, 10) == [
+    rows = [
         SubscriberRow(first, 0, 0, b""),
         SubscriberRow(second, start, 0, b""),
+        SubscriberRow(third, start, numbers[2], b"s"),
     ]
-    assert box.database.lagging(topic, start, 0, 10) == [SubscriberRow(first, 0, 0, b"")]
-    assert box.database.lagging(topic, MOST, first, 1) == [SubscriberRow(second, start, 0, b"")]
-    assert box.database.lagging(topic, MOST, second, 9) == [
-        SubscriberRow(third, start, numbers[2], b"s")
-    ]
+    assert box.database.lagging(topic, numbers[2], 0, 10) == (rows[:2], 0)
+    assert box.database.lagging(topic, start, 0, 10) == (rows[:1], 0)
+    assert box.database.lagging(topic, MOST, first, 1) == (rows[1:2], second)
+    assert box.database.lagging(topic, MOST, second, 9) == (rows[2:], 0)
     assert box.database.needed(topic, 0, 10) == (0, 1)
     assert box.database.needed(topic, first, 1) == (second, numbers[0])
     assert box.database.needed(topic, second, 9) == (0, numbers[3])
     assert box.database.needed(topic, third, 9) == (0, None)
+
+
+def test_one_read_looks_at_some_of_many_subscribers(box: Box) -> None:
+    """Of a million, perhaps the last one lags behind."""
+    names = [f"c{number}" for number in range(LOOKED_AT + 2)]
+    clients: list[int] = box.write(*(AddAccount("client", name, b"t", 0) for name in names))
+    box.write(*(subscribe(number, "@a") for number in clients))
+    (number,) = box.published(publish("@a"))
+    box.write(SaveInboxes(tuple(InboxRow(each, number, b"", number + 1) for each in clients[:-1])))
+    topic = box.topic("@a")
+    assert box.database.lagging(topic, number, 0, 10) == ([], clients[LOOKED_AT - 1])
+    rows, after = box.database.lagging(topic, number, clients[LOOKED_AT - 1], 10)
+    assert ([each.client for each in rows], after) == (clients[-1:], 0)
 
 
 def test_rows_are_deleted(box: Box) -> None:

@@ -245,7 +245,7 @@ class Sweep:
         page = max(1, _DEAD_LETTERS // len(numbers))
         after = 0
         while True:
-            rows = await self._store.lagging(topic, numbers[-1], after, page)
+            rows, after = await self._store.lagging(topic, numbers[-1], after, page)
             unacked: list[tuple[int, int]] = []
             for row in rows:
                 inbox = self._inbox_of(row)
@@ -254,11 +254,10 @@ class Sweep:
                     for number in numbers
                     if number > row.start and inbox.is_unacked(number)
                 )
-            last = len(rows) < page
-            await self._add_dead_letters(unacked, numbers if last else ())
-            if last:
+            await self._add_dead_letters(unacked, () if after else numbers)
+            if not after:
                 return
-            after = rows[-1].client
+            await asyncio.sleep(0)  # those that were read may have acknowledged all of them
 
     async def _expire_private(self, number: int, numbers: list[int]) -> None:
         client = self._registry.clients_by_number.get(number)
@@ -344,6 +343,8 @@ class Sweep:
         else:
             self._not_before.pop(topic, None)
         if needed > first[0]:
+            if needed > self._delivery.reached:  # all of it, perhaps for ever
+                self._sparse_size.pop(topic, None)
             await self._delete_acked(topic, needed)
         else:
             await self._free_middle(topic)
@@ -369,7 +370,7 @@ class Sweep:
         if await self._store.count([Source(topic, 0)], _END) < size:
             return
         numbers = await self._store.numbers([Source(topic, 0)], self._delivery.reached, 1 << 31)
-        rows = await self._store.lagging(topic, _END, 0, _MAX_LAGGING)
+        rows, _ = await self._store.lagging(topic, _END, 0, _MAX_LAGGING)
         if not numbers or len(rows) == _MAX_LAGGING:
             self._sparse_size[topic] = 2 * size
             return

@@ -16,6 +16,7 @@ from ..config import ConfigError
 from ..errors import HubError
 
 __all__ = [
+    "LOOKED_AT",
     "TOKEN_HASH_BYTES",
     "AccountKind",
     "AddAccount",
@@ -34,6 +35,7 @@ __all__ = [
     "Followed",
     "InboxRow",
     "KeyRow",
+    "Lagging",
     "LoadedClient",
     "LogRow",
     "NewKey",
@@ -69,6 +71,10 @@ Done: TypeAlias = Callable[[Any], None]
 """Called on the loop with the result of an operation when it is on disk, or with a HubError."""
 AccountKind: TypeAlias = Literal["client", "user"]
 """A kind of account."""
+
+
+LOOKED_AT: Final = 2_000
+"""Subscribers looked at in one read: a topic may have a million, and nearly all need nothing."""
 
 
 class StoreError(ConfigError):
@@ -164,6 +170,14 @@ class SubscriberRow(NamedTuple):
     cursor: int
     state: bytes
     """Empty when the client has no saved inbox."""
+
+
+class Lagging(NamedTuple):
+    """Some subscribers to one topic that lag behind."""
+
+    rows: list[SubscriberRow]
+    after: int
+    """The last subscriber that was looked at, lagging or not; 0 at the end."""
 
 
 class Source(NamedTuple):
@@ -570,10 +584,10 @@ class Database(Protocol):
     def expired(self, now_ms: int, limit: int) -> list[tuple[int, int]]:
         """Return number and target of expired rows, by their expiry."""
 
-    def lagging(self, topic: int, up_to: int, after: int, limit: int) -> list[SubscriberRow]:
-        """Return subscribers that may still need a notification up to a number.
+    def lagging(self, topic: int, up_to: int, after: int, limit: int) -> Lagging:
+        """Return subscribers that may still need a notification up to a number, by client.
 
-        Those with higher client numbers than `after`, ascending.
+        It looks at those with higher client numbers than `after`, at most `LOOKED_AT`.
         """
 
     def needed(self, topic: int, after: int, limit: int) -> tuple[int, int | None]:

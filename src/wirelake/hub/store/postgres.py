@@ -36,6 +36,7 @@ from ..numbers import next_number
 from . import interface
 from .appending import decide, with_due
 from .interface import (
+    LOOKED_AT,
     AccountKind,
     ClientRow,
     DeadRow,
@@ -43,6 +44,7 @@ from .interface import (
     Followed,
     InboxRow,
     KeyRow,
+    Lagging,
     LoadedClient,
     NewKey,
     Operation,
@@ -272,6 +274,10 @@ _TEMPORARY: Final = """
 _SUBSCRIPTIONS: Final = (
     "SELECT topic, name, start, ack FROM subscriptions JOIN topics ON number = topic "
     "WHERE client = %s ORDER BY topic"
+)
+_LOOKED_AT: Final = (
+    "SELECT client FROM subscriptions WHERE topic = %s AND client > %s ORDER BY client "
+    "LIMIT 1 OFFSET %s"
 )
 _NEEDED: Final = "greatest(coalesce(i.needed, 0), s.start + 1)"
 _PROBE: Final = (
@@ -637,10 +643,17 @@ class PostgresDatabase:
             *(now_ms, limit),
         )
 
-    def lagging(self, topic: int, up_to: int, after: int, limit: int) -> list[SubscriberRow]:
-        """Return subscribers that may still need a notification up to a number."""
-        query = f"{_SUBSCRIBERS} AND {_NEEDED} <= %s AND s.client > %s ORDER BY s.client LIMIT %s"
-        return [SubscriberRow(*row) for row in self._read(query, topic, up_to, after, limit)]
+    def lagging(self, topic: int, up_to: int, after: int, limit: int) -> Lagging:
+        """Return subscribers that may still need a notification up to a number, by client."""
+        looked_at = self._one(_LOOKED_AT, topic, after, LOOKED_AT - 1)
+        until = looked_at[0] if looked_at else 0
+        query = (
+            f"{_SUBSCRIBERS} AND {_NEEDED} <= %s AND s.client > %s AND s.client <= %s "
+            "ORDER BY s.client LIMIT %s"
+        )
+        rows = self._read(query, topic, up_to, after, until or 1 << 62, limit)
+        found = [SubscriberRow(*row) for row in rows]
+        return Lagging(found, found[-1].client if len(found) == limit else until)
 
     def needed(self, topic: int, after: int, limit: int) -> tuple[int, int | None]:
         """Return the last of the next subscribers, and the lowest number that they need."""

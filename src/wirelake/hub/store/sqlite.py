@@ -25,6 +25,7 @@ from ..numbers import next_number
 from . import interface
 from .appending import decide, with_due
 from .interface import (
+    LOOKED_AT,
     AccountKind,
     ClientRow,
     DeadRow,
@@ -32,6 +33,7 @@ from .interface import (
     Followed,
     InboxRow,
     KeyRow,
+    Lagging,
     LoadedClient,
     NewKey,
     Operation,
@@ -118,6 +120,12 @@ _SUBSCRIBERS: Final = (
     "FROM subscriptions s LEFT JOIN inboxes i ON i.client = s.client WHERE s.topic = ? "
 )
 _NEEDED: Final = "max(coalesce(i.needed, 0), s.start + 1)"
+_LOOKED_AT: Final = (
+    "SELECT client FROM subscriptions WHERE topic = ? AND client > ? ORDER BY client "
+    "LIMIT 1 OFFSET ?"
+)
+_END: Final = 1 << 62
+"""Higher than any number."""
 _PROBE: Final = (
     "SELECT (SELECT max(number) FROM clients), (SELECT max(number) FROM topics), "
     "(SELECT max(client) FROM subscriptions), (SELECT max(client) FROM inboxes), "
@@ -294,13 +302,20 @@ class _Reads:
             (now_ms, limit),
         )
 
-    def lagging(self, topic: int, up_to: int, after: int, limit: int) -> list[SubscriberRow]:
+    def lagging(self, topic: int, up_to: int, after: int, limit: int) -> Lagging:
         """Return subscribers that may still need a notification up to a number, by client."""
+        # The last one that is looked at first: among a million, the next that lags behind may be
+        # far away.
+        until = self._one(_LOOKED_AT, (topic, after, LOOKED_AT - 1))
         rows = self._read(
-            f"{_SUBSCRIBERS} AND s.client > ? AND {_NEEDED} <= ? ORDER BY s.client LIMIT ?",
-            (topic, after, up_to, limit),
+            f"{_SUBSCRIBERS} AND s.client > ? AND s.client <= ? AND {_NEEDED} <= ? "
+            "ORDER BY s.client LIMIT ?",
+            (topic, after, _END if until is None else until[0], up_to, limit),
         )
-        return [SubscriberRow(*row) for row in rows]
+        found = [SubscriberRow(*row) for row in rows]
+        if len(found) == limit:
+            return Lagging(found, found[-1].client)
+        return Lagging(found, 0 if until is None else until[0])
 
     def needed(self, topic: int, after: int, limit: int) -> tuple[int, int | None]:
         """Return the last of the next subscribers, and the lowest number that they need."""
@@ -347,8 +362,12 @@ class _Reads:
             conditions.append(f"dead.number IN ({','.join('?' * len(numbers))})")
             values.extend(numbers)
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        # The places first: rows are sorted with all of their columns, and the contents of all dead
+        # letters of a client may be a gigabyte.
         rows = self._read(
-            f"{_SELECT_DEAD}{where}ORDER BY dead_ms DESC, place DESC LIMIT ?", (*values, limit)
+            f"{_SELECT_DEAD} WHERE place IN (SELECT place FROM dead {where}"
+            "ORDER BY dead_ms DESC, place DESC LIMIT ?) ORDER BY dead_ms DESC, place DESC",
+            (*values, limit),
         )
         return [DeadRow(*row) for row in rows]
 

@@ -25,12 +25,12 @@ from .interface import (
     DeadRow,
     Done,
     Entry,
+    Lagging,
     LoadedClient,
     Operation,
     Size,
     Source,
     StoreError,
-    SubscriberRow,
     TopicRow,
     UserRow,
 )
@@ -241,7 +241,7 @@ class Store:
         """Return number and target of expired rows, by their expiry."""
         return await self._read(lambda database: database.expired(now_ms, limit))
 
-    async def lagging(self, topic: int, up_to: int, after: int, limit: int) -> list[SubscriberRow]:
+    async def lagging(self, topic: int, up_to: int, after: int, limit: int) -> Lagging:
         """Return subscribers that may still need a notification up to a number, by client."""
         return await self._read(lambda database: database.lagging(topic, up_to, after, limit))
 
