@@ -19,7 +19,7 @@ import os
 import re
 import stat
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -290,26 +290,30 @@ class Authority:
     def _log_ended(self, client: Client, topics: Sequence[str]) -> None:
         _log.warning("client %s: %d subscriptions ended by its rights", client.id, len(topics))
 
-    def signed_on(self) -> list[str]:
-        """Return the ids of the clients that are in memory; `recheck` needs their rows."""
-        return list(self._topics.registry.clients)
+    def known(self) -> set[str]:
+        """Return the ids of the clients that something is in memory of, for `recheck`."""
+        return {*self._topics.registry.clients, *self._topics.keys.publishers()}
 
-    def recheck(self, rows: Iterable[ClientRow]) -> None:
+    def recheck(self, ids: Collection[str], rows: Iterable[ClientRow]) -> None:
         """Close the connections of clients that were removed, or whose token is not valid now.
 
-        `rows` are the rows of the clients that are in memory (`signed_on`), if they exist.
+        `ids` are those of the clients that were in memory (`known`), `rows` those of them that
+        exist.
         """
         # By number, not by id: a client that was removed and added again is another one.
         known = {row.number: row for row in rows}
         for connection in tuple(self._connections.values()):
             client = connection.client
-            if client is None or not client.durable:
+            # Who has signed on while the rows were read has just been checked.
+            if client is None or not client.durable or client.id not in ids:
                 continue
             if not self._still_valid(connection, known.get(client.number)):
                 connection.end("revoked")
         for client in tuple(self._topics.registry.clients.values()):
-            if client.number not in known:
+            if client.id in ids and client.number not in known:
                 self._topics.forget(client)
+        for removed in set(ids).difference(row.id for row in known.values()):
+            self._topics.keys.forget(removed)
 
     def forget_failures(self, address: str) -> None:
         """Forget the failures of an address."""

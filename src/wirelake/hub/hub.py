@@ -256,13 +256,14 @@ class Hub:
         config = with_reloaded(self.config, config)
         changes = [server.prepare_reload(config) for server in (*self.listeners.values(), *servers)]
         changes.append(self.authority.prepare_reload(config.auth))
-        clients = await self.store.clients_with(self.authority.signed_on())
+        ids = self.authority.known()
+        clients = await self.store.clients_with(ids)
         # The parts share one ActiveLimits, so limits need not be passed on.
         self.config = self.context.config = config
         self._limits.current = config.limits
         for apply in changes:
             apply()
-        self.authority.recheck(clients)
+        self.authority.recheck(ids, clients)
         self.authority.set_rights(config.rights.clients)
         if ignored:
             _log.warning("changed settings need a restart: %s", ", ".join(ignored))

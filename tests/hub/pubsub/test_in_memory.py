@@ -55,7 +55,7 @@ def test_a_removed_client_is_forgotten_while_it_is_saved(tmp_path: Path) -> None
             _ack(it, ann)
             it.topics.delivery.save()
             remove_client(tmp_path / "hub.sqlite3", "ann")
-            it.authority.recheck([])
+            it.authority.recheck(["ann"], [])
             assert ann.ended == "revoked"
             it.leave(ann)
             await it.written()
@@ -224,5 +224,34 @@ def test_a_topic_that_is_gone_leaves_nothing_in_memory(tmp_path: Path) -> None:
             assert (
                 sweep._sparse_size == sweep._not_before == it.topics.delivery.changed_topics == {}
             )
+
+    asyncio.run(run())
+
+
+def test_keys_of_removed_clients_that_are_away_are_not_counted(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann", "bob"], keys=3) as it:
+            for name in ("ann", "bob"):
+                await it.publish("@a", key="k", publisher=name)
+            remove_client(tmp_path / "hub.sqlite3", "ann")
+            ids = it.authority.known()
+            it.authority.recheck(ids, await it.store.clients_with(ids))
+            assert (it.topics.keys.total, it.topics.keys.publishers()) == (1, ["bob"])
+            # The rows are gone with the client, and not once more with the count.
+            assert it.select("SELECT publisher FROM publisher_keys") == [("bob",)]
+
+    asyncio.run(run())
+
+
+def test_who_signs_on_while_others_are_checked_stays(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
+            ann = await it.sign_on("ann", "esnp")
+            ids = it.authority.known()
+            rows = await it.store.clients_with(ids)
+            bob = await it.sign_on("bob", "esnp")  # where reads take time
+            it.authority.recheck(ids, rows)
+            assert (ann.ended, bob.ended) == ("", "")
+            assert set(it.topics.registry.clients) == {"ann", "bob"}
 
     asyncio.run(run())

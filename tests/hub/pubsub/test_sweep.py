@@ -232,7 +232,8 @@ def test_a_removed_client_leaves_nothing(tmp_path: Path) -> None:
             await it.publish("@a", b"topic")
             await it.publish(None, b"private", client="ann")
             remove_client(database_of(tmp_path), "ann")
-            it.authority.recheck(await it.store.clients_with(it.authority.signed_on()))
+            ids = it.authority.known()
+            it.authority.recheck(ids, await it.store.clients_with(ids))
             assert (ann.ended, bob.ended) == ("revoked", "")
             await it.sweep()
             assert it.index() == []

@@ -56,6 +56,10 @@ class Keys:
         for publisher in [each for each in self._counts if each.startswith(ANONYMOUS)]:
             self.forget(publisher)
 
+    def publishers(self) -> list[str]:
+        """Return the clients that have keys."""
+        return [each for each in self._counts if each and not each.startswith(ANONYMOUS)]
+
     def forget(self, publisher: str) -> None:
         """Delete the keys of a client that was removed, or that no connection will have again."""
         count = self._counts.pop(publisher, 0)
