@@ -255,3 +255,26 @@ def test_who_signs_on_while_others_are_checked_stays(tmp_path: Path) -> None:
             assert set(it.topics.registry.clients) == {"ann", "bob"}
 
     asyncio.run(run())
+
+
+def test_what_is_pushed_while_a_subscription_ends_is_not_pushed_again(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann", "bob"]) as it:
+            ann, bob = await it.sign_on("ann", "esnp"), await it.sign_on("bob", "esnp")
+            await it.subscribe(ann, "@a", "@b")
+            await it.subscribe(bob, "@a")
+            await it.publish("@a", b"1")
+            # In one batch: the second is pushed before the subscription ends.
+            for topic in ("@a", "@b"):
+                it.topics.publish(Publication(topic, None, b"2"), lambda _: None)
+            assert await it.unsubscribe(ann, "@a") == 1
+            await it.written()
+            assert ann.contents == [b"1", b"2", b"2"]
+            assert ann.client is not None
+            assert [f"m00{n & 0xFFFFF:05x}" for n in ann.client.inbox.holes] == [ann.ids[2][:8]]
+            again = await it.sign_on("ann", "esnp")
+            await it.subscribe(again, "@b")
+            await it.settled()
+            assert again.ids == ann.ids[2:]
+
+    asyncio.run(run())

@@ -208,8 +208,9 @@ class Subscriber:
 
     async def _unsubscribe_from(self, client: Client, topics: list[int], done: Changed) -> None:
         # Holes of these topics would be pushed again, and would keep their logs from being deleted.
+        before = list(client.inbox.holes)
         try:
-            holes = await self._holes_of(client, topics)
+            targets = await self._store.targets(before) if before else {}
         except HubError as error:
             self._changed(client, done, error)
             return
@@ -220,7 +221,14 @@ class Subscriber:
             if result is None:
                 for name in self._names_of(client, topics):
                     self._remove(client, name)
-                self._delivery.drop(client, [each for each in holes if each in client.inbox.holes])
+                # What was pushed since then has holes as well.
+                holes = client.inbox.holes
+                self._delivery.drop(
+                    client,
+                    [each for each in before if each in holes and targets.get(each) in topics],
+                )
+                if later := list(holes.keys() - before):
+                    self._background.start(self._drop_holes(client, topics, later))
             self._changed(client, done, result or len(client.subscriptions))
 
         self._store.write(Unsubscribe(client.number, tuple(topics)), written)
@@ -228,11 +236,16 @@ class Subscriber:
     def _names_of(self, client: Client, topics: Sequence[int]) -> list[str]:
         return [name for name, each in client.subscriptions.items() if each.topic.number in topics]
 
-    async def _holes_of(self, client: Client, topics: Sequence[int]) -> list[int]:
-        """Return the unacknowledged numbers of some topics."""
-        holes = list(client.inbox.holes)
-        targets = await self._store.targets(holes) if holes else {}
-        return [number for number, target in targets.items() if target in topics]
+    async def _drop_holes(self, client: Client, topics: Sequence[int], numbers: list[int]) -> None:
+        """Remove those of these unacknowledged numbers that are of some topics."""
+        try:
+            targets = await self._store.targets(numbers)
+        except HubError:
+            return  # they are pushed again, once
+        holes = client.inbox.holes
+        self._delivery.drop(
+            client, [each for each in numbers if each in holes and targets.get(each) in topics]
+        )
 
     def _add(self, client: Client, row: SubscriptionRow) -> None:
         known = client.subscriptions.get(row.name)
