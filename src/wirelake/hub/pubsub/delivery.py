@@ -245,6 +245,8 @@ class Delivery:
         self, client: Client, connection: Receiver, notification: Notification, ack: bool
     ) -> None:
         inbox, number = client.inbox, notification.number
+        if inbox.was_sent(number):
+            return  # by another hub, before this one followed the log so far
         ack = ack or connection.acks_all
         # A full window holds the client: the rest waits in the log until it acknowledges, so a
         # subscriber that stops acknowledging costs no memory.
@@ -308,13 +310,14 @@ class Delivery:
         return (
             client.receiver is connection
             and client.loaded
-            and not (client.live or client.slow)
+            and not (client.live or client.slow or client.doubtful)
             and (self._cluster is None or self._cluster.valid)
             and connection.open
             and connection.may_receive
         )
 
     async def _push(self, client: Client, connection: Receiver) -> None:
+        inbox = client.inbox
         client.reading = True
         client.missed = []
         self._reading += 1
@@ -329,7 +332,8 @@ class Delivery:
             self._reading -= 1
             client.missed = None
             client.reading = False
-        if client.receiver is not connection:  # another connection came while the page was read
+        # Another connection came while the page was read, or the client was at another hub.
+        if client.receiver is not connection or client.inbox is not inbox:
             self.push(client)
 
     async def _push_page(self, client: Client, connection: Receiver) -> None:
@@ -338,15 +342,17 @@ class Delivery:
         room = self._limits.current.in_flight - client.unacked
         limit = min(PAGE, max(room, 1))
         reached = self.reached
-        holes = not connection.acks_all
+        holes, inbox = not connection.acks_all, client.inbox
         numbers = await self.next_numbers(client, client.position, limit, holes=holes)
+        if client.inbox is not inbox:
+            return
         if numbers and room <= 0:
             # `ack` pushes the next page, unless it came while this was read.
             if client.unacked < self._limits.current.in_flight:
                 self._push_later(client)
             return
         entries = await self._store.entries(numbers) if numbers else []
-        if not self._may_push(client, connection):
+        if not self._may_push(client, connection) or client.inbox is not inbox:
             return
         if numbers:
             client.position = numbers[-1]
@@ -409,7 +415,8 @@ class Delivery:
         sent: list[Notification] = []
         full = False
         for notification, acks in missed:
-            if notification.number <= client.position:
+            number = notification.number
+            if number <= client.position or client.inbox.was_sent(number):
                 continue
             ack = acks or connection.acks_all
             full = ack and client.unacked >= self._limits.current.in_flight
@@ -635,7 +642,8 @@ class CursorWriter:
 
     def save_later(self, client: Client) -> None:
         """Save this client's inbox within `SAVE_S`."""
-        if client.number:
+        # What is not loaded has an empty inbox, which must never be saved.
+        if client.number and client.loaded:
             if client not in self._changed:
                 client.unsaved += 1
                 self._changed[client] = None

@@ -53,8 +53,10 @@ class Subscriber:
         self._fanout = fanout
         self._publisher = publisher
         self._background = background
-        self.claim: Callable[[Client], Awaitable[None]] = _no_claim
-        """Reads a client that is not in memory."""
+        self.claim: Callable[[Client, Receiver | None], Awaitable[None]] = _no_claim
+        """Reads a client that is not in memory, or that another hub may have taken since."""
+        self.subscribed: Callable[[Receiver], None] = _do_nothing
+        """Called with a connection that gets the notifications of its client from now on."""
         self.ended: Callable[[Client], None] = _do_nothing
         """Called after the last change of a client that has no connection any more."""
 
@@ -78,9 +80,11 @@ class Subscriber:
         def subscribed(result: int | HubError) -> None:
             done(result)
             if not isinstance(result, HubError) and not connection.acks_all and connection.open:
-                self._delivery.attach(connection)
+                self.subscribed(connection)
 
-        self._change(client, partial(self._subscribe, client, names, ack, subscribed), done)
+        self._change(
+            client, partial(self._subscribe, client, connection, names, ack, subscribed), done
+        )
 
     def revoke(self, client: Client) -> list[str]:
         """End the subscriptions that a client has no right to any more; return their topics."""
@@ -146,10 +150,15 @@ class Subscriber:
             self._next_change(client)
 
     async def _subscribe(
-        self, client: Client, names: Sequence[str], ack: bool, done: Changed
+        self,
+        client: Client,
+        connection: Receiver,
+        names: Sequence[str],
+        ack: bool,
+        done: Changed,
     ) -> None:
         try:
-            await self.claim(client)
+            await self.claim(client, connection)
             self._check_subscribe(client, names)
         except HubError as error:
             self._changed(client, done, error)
@@ -190,7 +199,7 @@ class Subscriber:
 
     async def _unsubscribe(self, client: Client, names: Sequence[str], done: Changed) -> None:
         try:
-            await self.claim(client)
+            await self.claim(client, None)
             if self._publisher.closed:
                 raise HubError("closing")
             subscribed = [name for name in dict.fromkeys(names) if name in client.subscriptions]
@@ -272,9 +281,9 @@ class Subscriber:
         self._registry.unsubscribe(client, name)
 
 
-def _do_nothing(client: Client) -> None:
+def _do_nothing(client: Client | Receiver) -> None:
     """Do nothing: the callback is not set."""
 
 
-async def _no_claim(client: Client) -> None:
+async def _no_claim(client: Client, connection: Receiver | None) -> None:
     """Do nothing: the callback is not set."""

@@ -194,6 +194,7 @@ class Client:
         "changes",
         "claiming",
         "connections",
+        "doubtful",
         "durable",
         "id",
         "inbox",
@@ -231,6 +232,8 @@ class Client:
         """Whether its inbox and its subscriptions are in memory, and this hub serves it."""
         self.claiming: asyncio.Future[None] | None = None
         """While it is being read: done when it is loaded."""
+        self.doubtful = False
+        """Whether another hub may have claimed it: nothing is delivered until that is known."""
         self.connections = 0
         """Open connections that are signed on as this client, and others that need it in
         memory."""

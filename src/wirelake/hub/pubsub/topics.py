@@ -167,9 +167,16 @@ class Topics:
         store.finished = self._batch_finished
         store.closing = self._stop
         self.delivery.cursors.saved = self._saved
-        self.delivery.cursors.refused = lambda client: self._lose(client.number)
+        self.delivery.cursors.refused = lambda client: self._doubt([client.number])
         self.subscriber.ended = self.release
         self.subscriber.claim = self.claim
+        self.subscriber.subscribed = self._subscribed
+        self._doubtful: dict[Client, None] = {}
+        """Clients that another hub may have claimed."""
+        self._displaced: dict[Client, Receiver] = {}
+        """Clients that another hub has claimed although they have a connection here."""
+        self._settling = self._finding = self._reclaiming = False
+        """Whether the coroutine of this name runs."""
         self.claimed: Callable[[Client], None] = _ignore
         """Called with a client that was read."""
         store.followed = queue.followed
@@ -177,6 +184,7 @@ class Topics:
             store.cluster.received = self._received
             store.cluster.paused = self._pause
             store.cluster.resumed = self._resume
+            store.cluster.kept = self._try_again
         self.publish = self.publisher.publish
         self.publish_transient = self.publisher.publish_transient
         self.subscribe = self.subscriber.subscribe
@@ -229,23 +237,25 @@ class Topics:
         """Return the client of this row, which may not be read yet (`claim`)."""
         return self.registry.find(row) or self.registry.add(row)
 
-    async def claim(self, client: Client) -> None:
+    async def claim(
+        self, client: Client, connection: Receiver | None = None, *, take: bool = True
+    ) -> None:
         """Read a client from the store, and serve it from now on.
 
-        Where several hubs share the store, it is taken from the one that has served it so far.
-        HubError when it was removed, or the store cannot be read.
+        Where several hubs share the store, it is taken from the one that has served it so far:
+        also if it is in memory, when its notifications are to go to another `connection`. With
+        `take` false, only from a hub that does not run any more. HubError when it was removed, the
+        store cannot be read, or another hub keeps it.
         """
-        if client.loaded:
-            return
         if client.claiming is not None:
             await asyncio.shield(client.claiming)
             return
+        stays = connection is None or client.receiver is connection
+        if client.loaded and (stays or not client.durable or self._store.cluster is None):
+            return
         client.claiming = self._loop.create_future()
         try:
-            loaded = await self._store.claim(client.number, take=True)
-            if loaded is None or loaded.row is None:
-                raise HubError("auth_required", "the client was removed")
-            self.registry.fill(client, loaded)
+            await self._claim(client, take)
         except BaseException as error:
             claiming, client.claiming = client.claiming, None
             claiming.set_exception(error)
@@ -253,6 +263,21 @@ class Topics:
             raise
         claiming, client.claiming = client.claiming, None
         claiming.set_result(None)
+        if client.doubtful:
+            self._doubt([client.number])
+
+    async def _claim(self, client: Client, take: bool) -> None:
+        if client.loaded:
+            # Perhaps the client was at another hub meanwhile, whose message has not arrived yet.
+            if client.number in await self._store.claimed([client.number]):
+                return
+            self._lose(client)
+        loaded = await self._store.claim(client.number, take=take)
+        if loaded is None:
+            raise HubError("conflict", "another hub serves the client")
+        if loaded.row is None:
+            raise HubError("auth_required", "the client was removed")
+        self.registry.fill(client, loaded)
         self.claimed(client)
 
     def attach(self, connection: Receiver) -> None:
@@ -262,14 +287,24 @@ class Topics:
 
     async def _attach(self, connection: Receiver, client: Client) -> None:
         try:
-            await self.claim(client)
+            await self.claim(client, connection)
         except HubError as error:
             connection.end(error.code)
             return
         if connection.open and connection.client is client:
-            self.delivery.attach(connection)
+            self._subscribed(connection)
         else:
             self.release(client)
+
+    def _subscribed(self, connection: Receiver) -> None:
+        client = connection.client
+        if client is None:
+            return
+        if client.loaded:
+            self._displaced.pop(client, None)
+            self.delivery.attach(connection)
+        else:  # another hub has taken it since it was claimed
+            self._displace(client, connection)
 
     def enter(self, client: Client) -> None:
         """Keep a client in memory, for a connection that is signed on as it."""
@@ -294,6 +329,8 @@ class Topics:
         if client is None:
             return
         self.delivery.detach(connection)
+        if self._displaced.get(client) is connection:
+            del self._displaced[client]
         client.connections -= 1
         self.release(client)
 
@@ -360,8 +397,17 @@ class Topics:
         if client is None:
             return []
         await self.claim(client)
+        self._check_served(client)
         await self.quota.trim(client)
-        return await self.delivery.waiting(client)
+        found = await self.delivery.waiting(client)
+        self._check_served(client)
+        return found
+
+    def _check_served(self, client: Client) -> None:
+        """Raise HubError when another hub may serve a client."""
+        cluster = self._store.cluster
+        if cluster is not None and (client.doubtful or not client.loaded or not cluster.valid):
+            raise HubError("storage_failed", "another hub may serve the client")
 
     # -- other hubs --------------------------------------------------------------------------
 
@@ -372,8 +418,7 @@ class Topics:
             return
         word, numbers = words[0], [int(each) for each in words[1:] if each.isdecimal()]
         if word == "claimed":
-            for number in numbers:
-                self._lose(number)
+            self._doubt(numbers)
         elif word == "due":
             for number in numbers:
                 self.quota.check_topic(number, tell=False)
@@ -381,42 +426,125 @@ class Topics:
         elif word == "expired":
             self.delivery.expired(numbers, self.registry.clients_by_number.values())
 
-    def _lose(self, number: int) -> None:
-        """Stop serving a client: another hub does."""
-        client = self.registry.clients_by_number.get(number)
-        if client is None or not client.loaded:
+    def _doubt(self, numbers: Sequence[int]) -> None:
+        """Find out whether this hub still has clients; until then, deliver nothing to them.
+
+        What another hub says may be older than the last claim of this one.
+        """
+        for number in numbers:
+            client = self.registry.clients_by_number.get(number)
+            if client is None or not (client.loaded or client.claiming):
+                continue
+            client.doubtful = True
+            if client.claiming is None:  # otherwise when it is claimed
+                self.delivery.hold(client)
+                self._doubtful[client] = None
+        if self._doubtful and not self._settling:
+            self._settling = True
+            self._background.start(self._settle())
+
+    async def _settle(self) -> None:
+        try:
+            while self._doubtful:
+                clients = list(self._doubtful)
+                self._doubtful.clear()
+                try:
+                    claimed = set(await self._store.claimed([each.number for each in clients]))
+                except HubError:
+                    self._doubtful.update(dict.fromkeys(clients))
+                    return  # the next renewal tries again
+                for client in clients:
+                    if client.number not in claimed:
+                        self._lose(client)
+                    elif client not in self._doubtful:
+                        self._keep(client)
+        finally:
+            self._settling = False
+
+    def _keep(self, client: Client) -> None:
+        client.doubtful = False
+        if client.unsaved:  # it may have been refused because the lease was over
+            self.delivery.cursors.save_later(client)
+        self.delivery.push(client)
+
+    def _lose(self, client: Client) -> None:
+        """Stop serving a client: another hub does, or did."""
+        self._doubtful.pop(client, None)
+        client.doubtful = False
+        if not client.loaded:
             return
         receiver = client.receiver
         if receiver is not None:
             self.delivery.lose(receiver)
         self.delivery.forget(client)
         self.registry.empty(client)
-        if receiver is not None and receiver.acks_all:
-            # As a second sign-on at this hub would (comet's duplicates).
-            receiver.end("replaced")
+        if receiver is not None:
+            self._displace(client, receiver)
         self.release(client)
 
+    def _displace(self, client: Client, connection: Receiver) -> None:
+        """Deliver nothing to a connection as long as another hub has its client."""
+        if connection.acks_all:
+            # As a second sign-on at this hub would (comet's duplicates).
+            connection.end("replaced")
+        elif client.durable:
+            self._displaced[client] = connection
+        else:  # the client was removed when the lease was over
+            connection.end("storage_failed")
+
+    async def _reclaim(self) -> None:
+        """Serve displaced clients again that no hub has any more."""
+        # A hub may take a client too late, for a connection that is closed already, and a hub
+        # whose lease was over has lost all. The connection here would be silent for ever.
+        try:
+            for client, connection in tuple(self._displaced.items()):
+                if self._displaced.get(client) is not connection:
+                    continue
+                try:
+                    await self.claim(client, connection, take=False)
+                except HubError:
+                    continue  # the next renewal tries again
+                if self._displaced.get(client) is connection and client.loaded:
+                    self._subscribed(connection)
+        finally:
+            self._reclaiming = False
+
     def _pause(self) -> None:
-        for client in self.registry.clients.values():
+        for client in self.registry.clients_by_number.values():
             self.delivery.hold(client)
 
     def _resume(self) -> None:
-        self._background.start(self._find_clients())
+        if not self._finding:
+            self._finding = True
+            self._background.start(self._find_clients())
+
+    def _try_again(self) -> None:
+        self._doubt([])
+        if self._displaced and not self._reclaiming:
+            self._reclaiming = True
+            self._background.start(self._reclaim())
 
     async def _find_clients(self) -> None:
         """Find out which clients this hub still has, and deliver to them again."""
         cluster = self._store.cluster
         assert cluster is not None
-        loaded = [each for each in self.registry.clients.values() if each.loaded]
+        epoch = cluster.epoch
+        loaded = [each for each in self.registry.clients_by_number.values() if each.loaded]
         try:
             claimed = set(await self._store.claimed([each.number for each in loaded]))
         except HubError:
             return  # the next renewal tries again
+        finally:
+            self._finding = False
+        if cluster.epoch != epoch:
+            self._resume()
+            return
         for client in loaded:
             if client.number not in claimed:
-                self._lose(client.number)
+                self._lose(client)
         cluster.confirm()
-        for client in tuple(self.registry.clients.values()):
+        self._try_again()
+        for client in tuple(self.registry.clients_by_number.values()):
             self.delivery.push(client)
 
     # -- administration ----------------------------------------------------------------------

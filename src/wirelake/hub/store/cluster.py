@@ -48,9 +48,11 @@ class Cluster:
         self.received: Callable[[list[str]], None] = _ignore
         """Called with the words of a message of another hub."""
         self.paused: Callable[[], None] = _do_nothing
-        """Called when the lease is over."""
+        """Called when the hub does not know any more which clients it has."""
         self.resumed: Callable[[], None] = _do_nothing
-        """Called when the hub has a lease again; it has to call `confirm`."""
+        """Called with each renewal while that is so; it has to call `confirm`."""
+        self.kept: Callable[[], None] = _do_nothing
+        """Called with each other renewal."""
 
     def join(self, membership: Membership) -> None:
         """Take the lease of a membership."""
@@ -106,14 +108,18 @@ class Cluster:
     @property
     def valid(self) -> bool:
         """Whether this hub has its clients for certain."""
+        self.check()
         return not self._paused
 
     def check(self) -> None:
         """Notice that the lease is over: called once a second, and before anything is delivered."""
         if self._paused or (self._lease is not None and time.monotonic() <= self._lease.until):
             return
-        self._paused = True
         _log.warning("the lease of this hub is over; nothing is delivered until it is renewed")
+        self._pause()
+
+    def _pause(self) -> None:
+        self._paused = True
         self.paused()
 
     def confirm(self) -> None:
@@ -124,9 +130,10 @@ class Cluster:
 
     # -- called by the thread ------------------------------------------------------------------
 
-    def renewed(self, lease: Lease) -> None:
-        """Note a renewal; in the thread of the membership."""
-        self._call(self._renewed, lease)
+    def renewed(self, lease: Lease, gap: bool) -> None:
+        """Note a renewal, and whether messages may have been lost; in the thread of the
+        membership."""
+        self._call(self._renewed, lease, gap)
 
     def message(self, words: list[str]) -> None:
         """Take a message of another hub; in the thread of the membership."""
@@ -136,14 +143,18 @@ class Cluster:
         with contextlib.suppress(RuntimeError):  # the loop is closed: the process is being stopped
             self._loop.call_soon_threadsafe(function, *values)
 
-    def _renewed(self, lease: Lease) -> None:
+    def _renewed(self, lease: Lease, gap: bool) -> None:
         self.check()  # with the old lease: was there a time without?
         self._heard = False
+        if gap and not self._paused:
+            self._pause()  # another hub may have said that it has claimed a client
         before, self._lease = self._lease, lease
         if before is None or before.epoch != lease.epoch:
             self._set_epoch(lease.epoch)
         if self._paused:
             self.resumed()
+        else:
+            self.kept()
         if self._writer is not None:
             self._writer.follow()  # a message may have been lost
 

@@ -61,7 +61,8 @@ _JOIN: Final = """
 """
 _RENEW: Final = """
     UPDATE hubs SET until = clock_timestamp() + %s * interval '1 second' WHERE epoch = %s
-    RETURNING number = (SELECT min(number) FROM hubs WHERE until > clock_timestamp()),
+    RETURNING number <= coalesce(
+            (SELECT min(number) FROM hubs WHERE until > clock_timestamp()), number),
         (SELECT count(*) FROM hubs WHERE until > clock_timestamp() AND epoch <> %s)
 """
 _FORGET: Final = """
@@ -90,13 +91,13 @@ class Membership:
         self,
         url: str,
         name: str,
-        renewed: Callable[[Lease], None],
+        renewed: Callable[[Lease, bool], None],
         received: Callable[[list[str]], None],
     ):
         """Register; StoreError when that fails.
 
-        `renewed` is called in the thread after each renewal, `received` with the words of each
-        message of another hub.
+        `renewed` is called in the thread after each renewal, with whether messages may have been
+        lost before it; `received` with the words of each message of another hub.
         """
         self._address: Address = parse_address(url)
         self._name = name
@@ -131,11 +132,14 @@ class Membership:
     # -- in the thread -----------------------------------------------------------------------
 
     def _run(self) -> None:
+        gap = False
         while not self._ended.is_set():
             try:
                 if self._connection is None:
+                    gap = True
                     self._connection = self._open()
-                self._renew(self._connection)
+                self._renew(self._connection, gap)
+                gap = False
                 self._receive(self._connection)
             except (psycopg.Error, StoreError) as error:
                 _log.warning("cannot renew the lease: %s", first_line(error, self._address.secrets))
@@ -179,7 +183,7 @@ class Membership:
         assert row is not None
         return int(row[0])
 
-    def _renew(self, connection: Connection) -> None:
+    def _renew(self, connection: Connection, gap: bool) -> None:
         began = time.monotonic()
         epoch = self.lease.epoch
         row = connection.execute(_RENEW, (LEASE_S, epoch, epoch)).fetchone()
@@ -190,7 +194,7 @@ class Membership:
             self.lease = self.lease._replace(until=began + LEASE_S, leads=leads, others=others)
             if leads:
                 connection.execute(_FORGET, (LEASE_S,))
-        self._renewed(self.lease)
+        self._renewed(self.lease, gap)
 
     def _receive(self, connection: Connection) -> None:
         """Pass messages on until the next renewal."""

@@ -1,6 +1,6 @@
 """`wirelake` as a process with a name, a short lease and a clock of its own.
 
-    python -m tests.hub.cluster.checker.hub_main NAME LEASE_S RENEW_S SKEW_S hub --data …
+python -m tests.hub.cluster.checker.hub_main NAME LEASE_S RENEW_S SKEW_S hub --data …
 """
 
 from __future__ import annotations

@@ -1,22 +1,22 @@
 """What a history must and must not contain: `violations` is a pure function of its events.
 
-    lost        Every publish that was confirmed reaches every client that it is for: the one that
-                it names, or each client whose subscription to its topic was confirmed before the
-                publish was sent. By the event `end`, when nothing has failed for a while.
-    invented    A client gets nothing that was not sent, to a topic that it never asked for, or to
-                somebody else; and with the id that was confirmed, if it was.
-    twice       A publish has one id, however often and at however many hubs it was repeated with
-                its key. Of one without a key there was one attempt, and so there is one id.
-    order       On each connection numbers ascend. Over all connections of a client, what it
-                gets for the first time ascends as well; but for comet, whose pushes may come
-                before the backlog is fetched.
-    acked       What a client has acknowledged is never delivered again on a connection that was
-                dialled after the acknowledgement was found in the database. (One that was only
-                answered may be lost within 50 ms: a hub saves it later.)
-    forgotten   What is acknowledged in the database stays acknowledged.
-    assumed     What is acknowledged in the database was acknowledged by its client.
-    lease       An inbox is written only by the process that has the claim of its client, with a
-                lease that was valid when the transaction began.
+lost        Every publish that was confirmed reaches every client that it is for: the one that
+            it names, or each client whose subscription to its topic was confirmed before the
+            publish was sent. By the event `end`, when nothing has failed for a while.
+invented    A client gets nothing that was not sent, to a topic that it never asked for, or to
+            somebody else; and with the id that was confirmed, if it was.
+twice       A publish has one id, however often and at however many hubs it was repeated with
+            its key. Of one without a key there was one attempt, and so there is one id.
+order       On each connection numbers ascend. Over all connections of a client, what it
+            gets for the first time ascends as well; but for comet, whose pushes may come
+            before the backlog is fetched.
+acked       What a client has acknowledged is never delivered again on a connection that was
+            dialled after the acknowledgement was found in the database. (One that was only
+            answered may be lost within 50 ms: a hub saves it later.)
+forgotten   What is acknowledged in the database stays acknowledged.
+assumed     What is acknowledged in the database was acknowledged by its client.
+lease       An inbox is written only by the process that has the claim of its client, with a
+            lease that was valid when the transaction began.
 """
 
 from __future__ import annotations

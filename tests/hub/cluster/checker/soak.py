@@ -1,6 +1,6 @@
 """Many rounds, each with a seed of its own; the history of each is kept.
 
-    python -m tests.hub.cluster.checker.soak --rounds 100 --seed 1 --json soak/cluster.json
+python -m tests.hub.cluster.checker.soak --rounds 100 --seed 1 --json soak/cluster.json
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import sys
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.hub.cluster.checker.one_round import run_round
 from tests.postgres_server import shared_server, stop_shared
 
 _SECONDS_OF_ALL = 3 * 3600
+_SHOWN = 8
 
 
 def main() -> int:
@@ -60,7 +62,10 @@ def _round(folder: Path, server: Any, seed: int, seconds: float) -> dict[str, An
     except Exception as error:
         traceback.print_exc()
         return {**result, "problems": [f"the round itself failed: {error!r:.500}"]}
-    problems = [f"{each.rule}: {each.text}" for each in outcome.violations]
+    problems = [f"{each.rule}: {each.text}" for each in outcome.violations[:_SHOWN]]
+    if outcome.violations:
+        counts = Counter(each.rule for each in outcome.violations)
+        problems.insert(0, f"in all: {dict(counts)}")
     return {**result, "events": outcome.counts, "problems": problems}
 
 
