@@ -183,7 +183,7 @@ def test_a_hub_without_a_lease_delivers_nothing_until_it_knows_its_clients(
             membership = cluster._membership
             assert membership is not None
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(membership, "_renew", lambda _, gap: None)  # as if it were cut off
+                patch.setattr(membership, "_renew", lambda *_: None)  # as if it were cut off
                 await until(lambda: not cluster.valid)
                 await two.publish("@a", b"0")
                 again = await subscribed(two, "ann", "@a")

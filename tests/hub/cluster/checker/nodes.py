@@ -153,7 +153,12 @@ async def harm(node: Node, until: float) -> None:
             node.tell(signal.SIGCONT)
         else:
             link = node.link
-            {"cut": link.cut, "freeze": link.freeze, "slow": lambda: link.slow(0.08)}[what]()
+            if what == "cut":
+                link.cut()
+            elif what == "freeze":
+                link.freeze()
+            else:
+                link.slow(0.08)
             await asyncio.sleep(length_s)
             link.heal()
         node.history.add("fault", hub=node.number, what=f"{what} is over")

@@ -114,7 +114,7 @@ class _Checker:
 
     # -- subscribers -------------------------------------------------------------------------
 
-    def on_asks(self, at: int, event: Event) -> None:
+    def on_asks(self, _: int, event: Event) -> None:
         """A subscription that may exist from now on."""
         for topic in event["topics"]:
             self._client(event).topics.setdefault(topic, 1 << 62)
