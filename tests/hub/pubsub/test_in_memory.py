@@ -9,7 +9,7 @@ from typing import Any
 from wirelake.hub.errors import HubError
 from wirelake.hub.pubsub.notifications import Publication
 from wirelake.hub.store import remove_client, rotate_client
-from wirelake.hub.store.interface import AddDeadLetters, RemoveTopics, SaveInboxes
+from wirelake.hub.store.interface import AddDeadLetters, Delete, RemoveTopics, SaveInboxes
 
 from .local_topics import LocalTopics, local_topics
 
@@ -276,5 +276,55 @@ def test_what_is_pushed_while_a_subscription_ends_is_not_pushed_again(tmp_path: 
             await it.subscribe(again, "@b")
             await it.settled()
             assert again.ids == ann.ids[2:]
+
+    asyncio.run(run())
+
+
+def test_acknowledged_private_notifications_are_deleted_when_that_works_again(
+    tmp_path: Path,
+) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"]) as it:
+            ann = await it.sign_on("ann", "esnp")
+            await it.subscribe(ann, "@a")
+            await it.publish(None, client="ann")
+            write = it.store.write
+
+            def fails(operation: Any, done: Any = None) -> None:
+                if isinstance(operation, Delete):
+                    it.loop.call_soon(done or (lambda _: None), HubError("storage_failed"))
+                else:
+                    write(operation, done)
+
+            it.store.write = fails  # type: ignore[method-assign]
+            _ack(it, ann)
+            await it.written()
+            assert len(it.index()) == 1
+            it.store.write = write  # type: ignore[method-assign]
+            await it.publish("@a")
+            _ack(it, ann)
+            await it.written()
+            assert [target for target, _ in it.index() if target < 0] == []
+
+    asyncio.run(run())
+
+
+def test_a_notification_is_counted_once_as_a_dead_letter(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with local_topics(tmp_path, ["ann"]) as it:
+            ann = await it.sign_on("ann")
+            await it.subscribe(ann, "@a")
+            await it.publish("@a", ttl_s=5)
+            it.now += 6
+            # Who asks for the list and the sweep find it at the same time.
+            step = asyncio.create_task(it.topics.sweep.step())
+            await asyncio.sleep(0)
+            assert ann.client is not None
+            number = await it.backlog("ann")
+            it.topics.delivery.dead_letter(ann.client, number, "expired")
+            await step
+            await it.written()
+            assert it.counters.dead == {"expired": 1}
+            assert len(await it.topics.dead(10)) == 1
 
     asyncio.run(run())

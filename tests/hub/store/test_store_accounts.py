@@ -134,3 +134,19 @@ def test_settings_choose_durability(tmp_path: Path) -> None:
                 assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
     asyncio.run(run())
+
+
+def test_the_dead_letters_of_a_removed_client_leave_no_content(tmp_path: Path) -> None:
+    path = tmp_path / "hub.sqlite3"
+    for name in ("ann", "bob"):
+        add_client(path, name)
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO dead_log VALUES (1, 0, 0, '@a', x'00'), (2, 0, 0, '@a', x'00')")
+        db.execute(
+            "INSERT INTO dead (client, number, reason, dead_ms) "
+            "VALUES (1, 1, 'quota', 0), (1, 2, 'quota', 0), (2, 2, 'quota', 0)"
+        )
+        db.commit()
+        remove_client(path, "ann")
+        assert db.execute("SELECT number FROM dead_log").fetchall() == [(2,)]
+        assert db.execute("SELECT client, number FROM dead").fetchall() == [(2, 2)]

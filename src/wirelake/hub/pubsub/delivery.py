@@ -202,8 +202,13 @@ class Delivery:
         if client.live and client.receiver is not None:
             self._advance_inbox(client, client.receiver)
         if self._done_private:
-            done, self._done_private = self._done_private, []
-            self._store.write(Delete(tuple(done)))
+            numbers, self._done_private = self._done_private, []
+
+            def done(result: HubError | None) -> None:
+                if result is not None:  # with the next save: their clients ask for them no more
+                    self._done_private.extend(numbers)
+
+            self._store.write(Delete(tuple(numbers)), done)
 
     # -- live clients ------------------------------------------------------------------------
 
@@ -591,14 +596,14 @@ class Delivery:
             self._counters.dead[reason] += len(numbers)
             return
 
-        def done(result: object) -> None:
+        def done(result: int | HubError) -> None:
             if isinstance(result, HubError):
                 if client.loaded:
                     client.inbox.holes.update(dict.fromkeys(numbers, 0))
                     client.private.update(dict.fromkeys(private))
                     self._changed(client)  # it may be saved without them by now
             else:
-                self._counters.dead[reason] += len(numbers)
+                self._counters.dead[reason] += result
 
         now_ms = self._now_ms()
         letters = tuple((client.number, number, reason, now_ms) for number in numbers)
