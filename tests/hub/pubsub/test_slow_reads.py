@@ -135,7 +135,7 @@ def test_many_publishes_while_a_page_is_read_cost_no_memory(tmp_path: Path) -> N
         await it.publish("@a", b"first")
         ann = await it.sign_on("ann", "esnp")
         it.gate = asyncio.Event()
-        it.topics.attach(ann)  # type: ignore[arg-type]
+        it.topics.delivery.attach(ann)  # type: ignore[arg-type]
         await _begun(it)
         assert ann.client is not None
         for number in range(6 * PAGE):
