@@ -32,6 +32,8 @@ SOAK_CUTS ?= 200
 SOAK_LOSSY ?= 200
 SOAK_KILLS ?= 50
 SOAK_HUB_KILLS ?= 100
+SOAK_ROUNDS ?= 100
+SOAK_SEED ?= 1
 SOAK_SILENT ?= 10000
 SOAK_CONNECTS ?= 100000
 SOAK_INTERRUPTS ?= 10
@@ -165,6 +167,7 @@ soak: setup ## full counts of fuzzing, comparisons and kills; writes soak/*.json
 	$(BIN)/python -m tests.lake.lake_soak --cuts $(SOAK_CUTS) --lossy $(SOAK_LOSSY) --kills $(SOAK_KILLS) --json soak/lake.json
 	$(BIN)/python -m tests.hub_kills.hub_soak --kills $(SOAK_HUB_KILLS) --silent $(SOAK_SILENT) --connects $(SOAK_CONNECTS) --json soak/hub.json
 	$(MAKE) --no-print-directory soak-postgres
+	$(BIN)/python -m tests.hub.cluster.checker.soak --rounds $(SOAK_ROUNDS) --seed $(SOAK_SEED) --json soak/cluster.json
 	$(BIN)/python -m tests.demo.interrupts --times $(SOAK_INTERRUPTS) --json soak/demo.json
 	$(BIN)/python -m tests.live.live_soak --seconds $(SOAK_LIVE_SECONDS) --rate $(SOAK_LIVE_RATE) --json soak/live.json
 	$(BIN)/python -m tests.release.wheel_demo

@@ -49,10 +49,13 @@ class Keys:
         """The number of keys."""
 
     async def load(self) -> None:
-        """Count the keys of the store, and delete those of connections without sign-on."""
+        """Count the keys of the store, and delete those of connections without sign-on: they ended
+        with this hub. Where other hubs use the store, such keys may be of theirs, and expire."""
         for publisher, count in await self._store.key_counts():
             self._counts[publisher] = count
             self.total += count
+        if self._store.cluster is not None:
+            return
         for publisher in [each for each in self._counts if each.startswith(ANONYMOUS)]:
             self.forget(publisher)
 

@@ -94,6 +94,10 @@ class Publisher:
         self.closed = False
         """Whether the hub shuts down: nothing more is published or subscribed, by any protocol."""
 
+    def renumber(self, server: int) -> None:
+        """Set the number of this hub in ids of what is not stored."""
+        self._ids = Ids(server)
+
     def publish(self, publication: Publication, done: PublishDone) -> None:
         """Publish; `done` is called when it is on disk, or at once when it is not stored."""
         try:

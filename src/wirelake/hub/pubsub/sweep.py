@@ -260,8 +260,8 @@ class Sweep:
             await asyncio.sleep(0)  # those that were read may have acknowledged all of them
 
     async def _expire_private(self, number: int, numbers: list[int]) -> None:
-        client = self._registry.clients_by_number.get(number)
-        if client is None or not client.loaded:
+        client = self._served(number)
+        if client is None:
             loaded = await self._store.load_client(number)
             saved = loaded.inbox
             inbox = Inbox() if saved is None else Inbox.unpack(saved.cursor, saved.state)
@@ -271,9 +271,17 @@ class Sweep:
         unacked = [(number, each) for each in numbers if exists and inbox.is_unacked(each)]
         await self._add_dead_letters(unacked, numbers)
 
+    def _served(self, number: int) -> Client | None:
+        """Return a client that is in memory, if no other hub can have it."""
+        # Of several hubs, one that was paused may still have clients in memory that others serve,
+        # with acknowledgements that were never stored.
+        client = self._registry.clients_by_number.get(number)
+        alone = self._store.cluster is None
+        return client if client is not None and client.loaded and alone else None
+
     def _inbox_of(self, row: SubscriberRow) -> Inbox:
-        client = self._registry.clients_by_number.get(row.client)
-        if client is not None and client.loaded:  # what it has acknowledged may not be saved yet
+        client = self._served(row.client)
+        if client is not None:  # what it has acknowledged may not be saved yet
             return client.inbox
         return Inbox.unpack(row.cursor, row.state) if row.state else Inbox(row.cursor)
 
@@ -376,7 +384,7 @@ class Sweep:
             return
         needed = bytearray(len(numbers))
         for row in rows:
-            client = self._registry.clients_by_number.get(row.client)
+            client = self._served(row.client)
             inbox = self._inbox_of(row)
             for hole in inbox.holes:
                 at = bisect_left(numbers, hole)

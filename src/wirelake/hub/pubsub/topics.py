@@ -542,6 +542,7 @@ class Topics:
         for client in loaded:
             if client.number not in claimed:
                 self._lose(client)
+        self.publisher.renumber(cluster.number)  # another hub may have got the old one
         cluster.confirm()
         self._try_again()
         for client in tuple(self.registry.clients_by_number.values()):

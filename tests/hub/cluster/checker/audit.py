@@ -11,20 +11,31 @@ from tests.hub.cluster.checker.history import History
 
 __all__ = ["Audit"]
 
-# `until > now()`: now() is when the transaction began. It locks the claim, so that what matters is
-# whether the lease was valid then.
+# `until > now()`: now() is when the transaction began. It locks the claim, so that nobody takes the
+# client before its end, even if the lease ends and another hub gets the number. So names and leases
+# are kept by epoch.
 _INSTALL = """
     CREATE SCHEMA audit;
     CREATE TABLE audit.inboxes (
         place bigserial PRIMARY KEY, client text, cursor bigint, state bytea,
         writer text, holder text, valid bool);
+    CREATE TABLE audit.hubs (epoch bigint PRIMARY KEY, name text, until timestamptz);
+    INSERT INTO audit.hubs SELECT epoch, name, until FROM wirelake.hubs;
+    CREATE FUNCTION audit.keep_hub() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        INSERT INTO audit.hubs VALUES (NEW.epoch, NEW.name, NEW.until)
+        ON CONFLICT (epoch) DO UPDATE SET until = excluded.until;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER keep_hub AFTER INSERT OR UPDATE ON wirelake.hubs
+        FOR EACH ROW EXECUTE FUNCTION audit.keep_hub();
     CREATE FUNCTION audit.keep() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         INSERT INTO audit.inboxes (client, cursor, state, writer, holder, valid)
         SELECT (SELECT id FROM wirelake.clients WHERE number = NEW.client), NEW.cursor, NEW.state,
             current_setting('application_name'), found.name, found.until > now()
         FROM (SELECT 1) AS one LEFT JOIN LATERAL (
-            SELECT name, until FROM wirelake.claims JOIN wirelake.hubs USING (epoch)
+            SELECT name, until FROM wirelake.claims JOIN audit.hubs USING (epoch)
             WHERE claims.client = NEW.client) AS found ON true;
         RETURN NEW;
     END $$;
