@@ -201,3 +201,42 @@ def test_somebody_leads_after_all_leases_were_over(postgres: str, tmp_path: Path
             await one.topics.sweep.step()
 
     asyncio.run(run())
+
+
+def test_acknowledgements_that_were_not_stored_delete_nothing(
+    postgres: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with hubs(postgres, tmp_path, 2, "ann") as (one, two):
+            ann = await subscribed(one, "ann", "@a")
+            for number in range(3):
+                await one.publish("@a", b"%d" % number)
+            await until(lambda: len(ann.got) == 3)
+            _cluster(one).received = lambda _: None
+            again = await subscribed(two, "ann", "@a")
+            await until(lambda: len(again.got) == 3)
+            # In memory of the first hub only, which does not know that it lost the client.
+            assert ann.client is not None
+            ann.client.inbox.holes.clear()
+            (topic,) = one.topics.registry.topics_by_number
+            (row,) = await one.store.lagging(topic, 1 << 62, 0, 9)
+            numbers = list(again.client.inbox.holes)  # type: ignore[union-attr]
+            inbox = one.topics.sweep._inbox_of(row)
+            assert [inbox.is_unacked(each) for each in numbers] == [True] * 3
+
+    asyncio.run(run())
+
+
+def test_the_start_of_a_hub_keeps_keys_of_connections_at_others(
+    postgres: str, tmp_path: Path
+) -> None:
+    async def run() -> None:
+        async with hubs(postgres, tmp_path, 1, "ann") as (one,):
+            await subscribed(one, "ann", "@a")
+            first = await one.publish("@a", b"0", key="k", publisher="~1")
+            async with hubs(postgres, tmp_path, 1) as (other,):
+                await other.written()
+                again = await one.publish("@a", b"0", key="k", publisher="~1")
+            assert again.id == first.id
+
+    asyncio.run(run())
