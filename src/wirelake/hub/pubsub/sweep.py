@@ -97,6 +97,7 @@ class Sweep:
         publisher: Publisher,
         now_ms: Callable[[], int],
         background: Background,
+        count_due: Callable[[Sequence[int]], None],
     ):
         self._store = store
         self._loop = loop
@@ -105,6 +106,7 @@ class Sweep:
         self._registry = registry
         self._delivery = delivery
         self._publisher = publisher
+        self._count_due = count_due
         self._now_ms = now_ms
         self._background = background
         self._stopped = True
@@ -175,6 +177,10 @@ class Sweep:
         topics = await self._store.topics(self._visited_topic, _TOPICS)
         self._visited_topic = topics[-1] if len(topics) == _TOPICS else 0
         self._delivery.changed_topics.update(dict.fromkeys(topics))
+        # Subscribers that were due while a hub had them that was killed: nobody has counted them,
+        # and perhaps no publish follows.
+        if self._store.cluster is not None:
+            self._count_due(topics)
 
     def _is_time(self, what: str, seconds: float) -> bool:
         now = self._loop.time()

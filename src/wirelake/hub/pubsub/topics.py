@@ -162,6 +162,7 @@ class Topics:
             self.publisher,
             self.now_ms,
             background,
+            self._count_due,
         )
         # The store is opened before these parts exist, so it is given its callbacks here.
         store.finished = self._batch_finished
@@ -219,6 +220,11 @@ class Topics:
         last = await self._store.last_transient()
         first = (self.now_ms() // 1000 - EPOCH_S + 1) * SECOND
         return first if first > last else last + _CLOCK_BACK
+
+    def _count_due(self, topics: Sequence[int]) -> None:
+        for each in topics:
+            self.quota.check_topic(each, tell=False)
+        self.quota.start()
 
     def _batch_finished(self) -> None:
         self.delivery.flush()
