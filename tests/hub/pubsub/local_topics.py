@@ -244,6 +244,7 @@ class LocalTopics:
         return await self.topics.waiting(ear)
 
     async def sweep(self, steps: int = 3) -> None:
+        await self.written()  # with several hubs, the sweep goes by the inboxes on disk
         for _ in range(steps):
             await self.topics.sweep.step()
             await self.written()
