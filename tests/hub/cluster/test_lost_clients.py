@@ -219,7 +219,7 @@ def test_acknowledgements_that_were_not_stored_delete_nothing(
             assert ann.client is not None
             ann.client.inbox.holes.clear()
             (topic,) = one.topics.registry.topics_by_number
-            (row,) = await one.store.lagging(topic, 1 << 62, 0, 9)
+            (row,), _ = await one.store.lagging(topic, 1 << 62, 0, 9)
             numbers = list(again.client.inbox.holes)  # type: ignore[union-attr]
             inbox = one.topics.sweep._inbox_of(row)
             assert [inbox.is_unacked(each) for each in numbers] == [True] * 3
